@@ -200,9 +200,10 @@ int Run(int argc, char** argv) {
 void AddCommands(CLI::App& app, Action& action) {
   app.set_version_flag("--version", std::string("muster ") + kVersion);
   app.require_subcommand(1);
-  for (const auto& add : {AddLaunch, AddInspect, AddImport, AddExport, AddEval, AddPredict,
-                          AddTrace, AddBench, AddGpus, AddData, AddServer, AddWorker, AddRuns,
-                          AddDoctor, AddTop, AddPlot, AddVerify, AddToken, AddHost}) {
+  for (const auto& add :
+       {AddLaunch, AddInspect, AddImport, AddExport,  AddEval,   AddPredict, AddTrace,
+        AddBench,  AddGpus,    AddData,   AddServer,  AddWorker, AddRuns,    AddDoctor,
+        AddTop,    AddPlot,    AddVerify, AddWeights, AddToken,  AddHost}) {
     add(app, action);
   }
   app.footer(kExamples);  // last, because commands added later would inherit it

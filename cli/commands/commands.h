@@ -37,6 +37,7 @@ void AddToken(CLI::App& app, Action& action);
 void AddTop(CLI::App& app, Action& action);
 void AddTrace(CLI::App& app, Action& action);
 void AddVerify(CLI::App& app, Action& action);
+void AddWeights(CLI::App& app, Action& action);
 void AddWorker(CLI::App& app, Action& action);
 
 }  // namespace muster

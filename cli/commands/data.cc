@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kMostImages = 1'000'000'000;  // 3 TB
 constexpr int64_t kTrainFiles = 5;               // number of training files in CIFAR-10's layout
 
-constexpr const char* kGetFooter =
+constexpr const char* kGetDataFooter =
     "Examples:\n"
     "  muster data get cifar10 data\n"
     "  muster data get mnist data/mnist\n"
@@ -27,21 +27,21 @@ constexpr const char* kGetFooter =
     "Exit codes: 0 done; 1 no network, or the folder cannot be written; 2 command line; 3 the "
     "folder holds another data set, or the download is not the published one.";
 
-struct GetOptions {
+struct GetDataOptions {
   std::string dataset, dir;
 };
 
-void DescribeGet(CLI::App& command, GetOptions& options) {
+void DescribeGetData(CLI::App& command, GetDataOptions& options) {
   command
       .add_option("DATASET", options.dataset,
                   "cifar10 (170 MB), mnist (12 MB) or fashion-mnist (31 MB)")
       ->required()
       ->type_name("NAME");
   command.add_option("DIR", options.dir, "The folder to put it in")->required()->type_name("PATH");
-  command.footer(kGetFooter);
+  command.footer(kGetDataFooter);
 }
 
-int Get(const GetOptions& options) {
+int GetData(const GetDataOptions& options) {
   if (::strcasecmp(options.dataset.c_str(), "cifar10") == 0) {
     DownloadCifar10(options.dir);
   } else if (::strcasecmp(options.dataset.c_str(), "mnist") == 0) {
@@ -214,7 +214,8 @@ int Whiten(const WhitenOptions& options) {
 void AddData(CLI::App& app, Action& action) {
   CLI::App* const data = app.add_subcommand("data", "Download, generate, check or show data");
   data->require_subcommand(1);
-  AddCommand<GetOptions>(*data, action, "get", "Download a published data set", DescribeGet, Get);
+  AddCommand<GetDataOptions>(*data, action, "get", "Download a published data set", DescribeGetData,
+                             GetData);
   AddCommand<SynthOptions>(*data, action, "synth",
                            "Generate images in CIFAR-10's layout, for work without a network",
                            DescribeSynth, Synthesize);

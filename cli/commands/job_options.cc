@@ -42,6 +42,9 @@ void JobOptions::Add(CLI::App& command, bool needs_config) {
   config.AddShorthand(command, "--seed", "run.seed", "S",
                       "Seed of all random numbers: weights, sample order, augmentation (run.seed)");
   config.AddInitialWeights(command);
+  config.AddShorthand(command, "--freeze", "model.freeze", "NAMES",
+                      "Layers that do not learn, by name or beginning, such as 'conv1,layer*' "
+                      "(model.freeze)");
 }
 
 LaunchArguments JobOptions::arguments() const {

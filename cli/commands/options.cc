@@ -153,7 +153,12 @@ void ConfigOptions::AddInitialWeights(CLI::App& command) {
       AddShorthand(command, "--initial-weights", "run.initial_weights", "FILE",
                    "Start from the weights in this safetensors file of a run or of PyTorch "
                    "(run.initial_weights)");
-  AddSkipMismatched(command, skip_mismatched_)->needs(weights);
+  CLI::Option* const skip = AddSkipMismatched(command, skip_mismatched_)->needs(weights);
+  command
+      .add_flag("--from-scratch", from_scratch_,
+                "Start from random weights, whatever run.initial_weights the config has")
+      ->excludes(weights)
+      ->excludes(skip);
 }
 
 std::string ConfigOptions::path() const { return FindConfig(config, ProgramFolder()); }
@@ -174,6 +179,10 @@ std::vector<Setting> ConfigOptions::settings() const {
       add(one->path, one->value, Shown(fmt::format("{} {}", one->name, one->value)));
   }
   if (skip_mismatched_) add("run.skip_mismatched", "true", "--skip-mismatched");
+  if (from_scratch_) {
+    add("run.initial_weights", "", "--from-scratch");
+    add("run.skip_mismatched", "false", "--from-scratch");
+  }
   if (!trace_steps_.empty()) {
     const auto [first, count] = TraceSteps(trace_steps_);
     add("run.trace_first_step", first, "--trace-steps " + trace_steps_);

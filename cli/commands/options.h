@@ -82,7 +82,7 @@ class ConfigOptions {
                             const char* text);
   // Adds --trace-steps, short for two settings.
   void AddTraceSteps(CLI::App& command);
-  // Adds --initial-weights and --skip-mismatched.
+  // Adds --initial-weights, --skip-mismatched and --from-scratch.
   void AddInitialWeights(CLI::App& command);
 
   std::string config;  // as typed
@@ -100,7 +100,7 @@ class ConfigOptions {
   std::vector<std::string> set_;
   std::vector<std::unique_ptr<Shorthand>> shorthands_;  // CLI11 keeps pointers to their values
   std::string trace_steps_;
-  bool skip_mismatched_ = false;
+  bool skip_mismatched_ = false, from_scratch_ = false;
 };
 
 // Adds --best, --ema and --raw, which choose among the weights of a run or checkpoint.

@@ -18,6 +18,7 @@
 
 #include "cli/data/data_folder.h"
 #include "cli/text/console.h"
+#include "cli/text/units.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
@@ -102,14 +103,21 @@ struct Freed {
 };
 
 std::string NameOf(const PublishedFile& file) {
-  return file.url.substr(file.url.find_last_of('/') + 1);
+  return !file.name.empty() ? file.name : file.url.substr(file.url.find_last_of('/') + 1);
 }
 
-std::string Md5OfFile(const fs::path& path) {
+const char* AlgorithmOf(const PublishedFile& file) {
+  constexpr size_t kMd5Digits = 32;
+  return file.checksum.size() == kMd5Digits ? "MD5" : "SHA256";
+}
+
+std::string ChecksumOf(const fs::path& path, const char* algorithm) {
   const std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>> context(EVP_MD_CTX_new());
-  if (context == nullptr || EVP_DigestInit_ex(context.get(), EVP_md5(), nullptr) != 1) {
-    throw Error(ExitCode::kFailure, "cannot check {}: OpenSSL does not offer MD5 here (FIPS mode?)",
-                path.string());
+  const EVP_MD* const digest_kind = EVP_get_digestbyname(algorithm);
+  if (context == nullptr || digest_kind == nullptr ||
+      EVP_DigestInit_ex(context.get(), digest_kind, nullptr) != 1) {
+    throw Error(ExitCode::kFailure, "cannot check {}: OpenSSL does not offer {} here (FIPS mode?)",
+                path.string(), algorithm);
   }
   std::ifstream file = ReadPlainFile(path);
   std::string buffer(1 << 18, '\0');
@@ -131,8 +139,10 @@ std::string Md5OfFile(const fs::path& path) {
 std::string Difference(const fs::path& path, const PublishedFile& file) {
   const auto bytes = static_cast<int64_t>(fs::file_size(path));
   if (bytes != file.bytes) return fmt::format("expected {} bytes, found {}", file.bytes, bytes);
-  const std::string md5 = Md5OfFile(path);
-  return md5 == file.md5 ? "" : fmt::format("expected MD5 {}, found {}", file.md5, md5);
+  const char* const algorithm = AlgorithmOf(file);
+  const std::string found = ChecksumOf(path, algorithm);
+  if (found == file.checksum) return "";
+  return fmt::format("expected {} {}, found {}", algorithm, file.checksum, found);
 }
 
 int64_t SizeOf(const fs::path& path) {
@@ -290,10 +300,12 @@ fs::path Obtain(const PublishedFile& file, const fs::path& dir, const std::strin
     throw Error(ExitCode::kData, "{}: not the published file: {}", file.url, difference);
   } catch (const Error& error) {
     if (SizeOf(part) == 0) fs::remove(part);
-    throw Error(error.code(),
-                "cannot download the data set: {}. Run this again to resume, or download {} ({} "
-                "bytes, MD5 {}) on another machine, copy it to {} and run this again{}.",
-                error.what(), file.url, file.bytes, file.md5, by_hand.string(), otherwise);
+    throw Error(
+        error.code(),
+        "cannot download it: {}. Run this again to resume, or download {} ({} bytes, {} {}) "
+        "on another machine, copy it to {} and run this again{}.",
+        error.what(), file.url, file.bytes, AlgorithmOf(file), file.checksum, by_hand.string(),
+        otherwise);
   }
 }
 
@@ -326,7 +338,7 @@ void PrintDone(const std::string& what, const Datasets& sets) {
 
 PublishedFile Cifar10Archive() {
   return {.url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-          .md5 = "c32a1d4ab5d03f1284b67883e8d87530",
+          .checksum = "c32a1d4ab5d03f1284b67883e8d87530",
           .bytes = 170052171};
 }
 
@@ -386,6 +398,42 @@ void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& fil
   }
   SyncFolder(dir);
   PrintDone(dir + ": " + name, OpenMnist(dir));
+}
+
+const std::vector<PublishedWeights>& ImagenetWeights() {
+  // torchvision's files are pickled, which may run code. timm publishes the same numbers as
+  // safetensors, in revisions that do not change.
+  const auto of = [](const std::string& network, const char* revision, const char* sha256,
+                     int64_t bytes) {
+    return PublishedFile{.url = fmt::format("https://huggingface.co/timm/{}.tv_in1k/resolve/{}/"
+                                            "model.safetensors",
+                                            network, revision),
+                         .checksum = sha256,
+                         .bytes = bytes,
+                         .name = network + ".safetensors"};
+  };
+  static const std::vector<PublishedWeights> kAll = {
+      {"resnet18",
+       of("resnet18", "bbd144b3e5565108aad885f145491d11bc6ce807",
+          "694f673df6520a3158624e8a89af086f59923ee4cd7436fe5bc3bc71d295ad81", 46807446)},
+      {"resnet34",
+       of("resnet34", "1b7b21cca82ff974d341713f777bf740c2db38c4",
+          "0bb82595a564991a9d424708b33f5d843f5aaed7f6c0886ff10849ff97022235", 87278522)},
+      {"resnet50",
+       of("resnet50", "78f3ecfdb38e06d9b8397f662e7ab8fee96026fa",
+          "5d061a3c593d795bfe682d9b152bafbcf550579873492def3515b46db1189888", 102469840)}};
+  return kAll;
+}
+
+void DownloadWeights(const std::string& dir, const PublishedWeights& weights) {
+  const UniqueFd lock = LockDataFolder(dir);
+  const fs::path target = fs::path(dir) / NameOf(weights.file);
+  RequirePlace(weights.file, dir);
+  const fs::path found = Obtain(weights.file, dir, "");
+  if (found.extension() == ".part") fs::rename(found, target);
+  SyncFolder(dir);
+  PrintResult(fmt::format("{}: torchvision's {} for ImageNet, {}.", target.string(),
+                          weights.network, FormatBytes(static_cast<double>(weights.file.bytes))));
 }
 
 }  // namespace muster

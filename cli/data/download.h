@@ -16,8 +16,9 @@ void Unpack(const std::filesystem::path& archive, const std::string& folder,
             const std::filesystem::path& target);
 
 struct PublishedFile {
-  std::string url, md5;  // the publisher gives an MD5
+  std::string url, checksum;  // in hex: a SHA-256 or, if the publisher gives no better, an MD5
   int64_t bytes;
+  std::string name = "";  // of the file to write; empty: the last part of the URL
 };
 
 // The binary version of CIFAR-10, from https://www.cs.toronto.edu/~kriz/cifar.html.
@@ -40,5 +41,18 @@ std::vector<PublishedFile> FashionMnistFiles();
 void DownloadCifar10(const std::string& dir, const PublishedFile& archive = Cifar10Archive());
 void DownloadMnist(const std::string& dir, const std::vector<PublishedFile>& files = MnistFiles(),
                    const std::string& name = "MNIST");
+
+// Weights of torchvision for ImageNet, with torchvision's names.
+struct PublishedWeights {
+  const char* network;  // the name of the file, without .safetensors
+  PublishedFile file;
+};
+const std::vector<PublishedWeights>& ImagenetWeights();
+
+// Where these weights are unless a config says otherwise.
+inline constexpr const char* kWeightsFolder = "weights";
+
+// Writes dir/NETWORK.safetensors, as DownloadMnist does.
+void DownloadWeights(const std::string& dir, const PublishedWeights& weights);
 
 }  // namespace muster

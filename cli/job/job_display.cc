@@ -12,6 +12,7 @@
 #include "cli/text/measure.h"
 #include "cli/text/units.h"
 #include "common/base/text.h"
+#include "common/config/config.h"
 #include "common/config/data_format.h"
 
 namespace muster {
@@ -167,7 +168,7 @@ void JobDisplay::OnEvent(const events::Event& event) {
     case events::Event::kSharesChanged:
       return console_.PrintRow("Shares " + event.shares_changed().text());
     case events::Event::kWarning:
-      return console_.Print("Warning: " + event.warning().message());
+      return console_.PrintRow("Warning: " + event.warning().message());
     case events::Event::kRestarted:
       ++restarts_told_;
       return console_.Print(fmt::format("Resumed from step {}, {} after the loss",
@@ -186,7 +187,39 @@ void JobDisplay::OnProgress(const events::Progress& progress) {
   if (progress.has_measured()) progress_.mutable_measured()->clear_scalars();
   progress_.MergeFrom(progress);
   if (!plan_.replay.empty()) progress_.clear_eta_s();  // a replay ends before the run would
+  TellTime(progress);
   console_.SetLive(ProgressLine(progress_, console_.Width(), SampleNoun(*plan_.config)));
+}
+
+// Told once, as soon as steps have been measured for long enough.
+void JobDisplay::TellTime(const events::Progress& progress) {
+  constexpr double kMeasured_ms = 2000, kInSeconds = 1;
+  constexpr double kShort = 60, kLong = 600;  // seconds of a run
+  const events::Measured& m = progress.measured();
+  if (measured_steps_ < 0 || !m.has_step_ms() || !progress_.has_eta_s()) return;
+  measured_steps_ += m.timed_steps();
+  measured_ms_ += m.step_ms() * static_cast<double>(m.timed_steps());
+  if (measured_ms_ < kMeasured_ms) return;
+  const double step = 1e-3 * measured_ms_ / static_cast<double>(std::exchange(measured_steps_, -1));
+  if (progress_.eta_s() < kShort) return;
+  const double epoch = step * static_cast<double>(steps_per_epoch_);
+  const config::Config& config = *plan_.config;
+  std::vector<std::string> shorter;
+  if (progress_.eta_s() >= kLong && !on_gpus_ && !HasProgram(config)) {
+    if (!config.run().initial_weights().empty() && config.model().freeze_size() == 0) {
+      shorter.emplace_back("--freeze NAMES (layers that need not learn)");
+    }
+    if (config.worker().precision() == config::Worker::FP32 && plan_.owns_workers() &&
+        __builtin_cpu_supports("avx512bf16")) {
+      shorter.emplace_back("--set worker.precision=BF16");
+    }
+  }
+  console_.PrintRow(
+      fmt::format("A step takes about {}{}, the rest of the run {}{}",
+                  step < kInSeconds ? FormatMilliseconds(1e3 * step) : FormatDuration(step),
+                  epoch > 0 ? fmt::format(", an epoch {}", FormatDuration(epoch)) : "",
+                  FormatDuration(progress_.eta_s()),
+                  shorter.empty() ? "" : "; shorter: " + Join(shorter, ", ")));
 }
 
 void JobDisplay::OnLog(const events::Log& log) {
@@ -231,6 +264,7 @@ void JobDisplay::OnWaiting(const events::Waiting& waiting) {
 void JobDisplay::OnStarted(const events::Started& started) {
   if (started.has_total_steps()) progress_.set_total_steps(started.total_steps());
   if (started.has_epochs()) progress_.set_epochs(started.epochs());
+  steps_per_epoch_ = started.steps_per_epoch();
   std::string text;
   const std::string sample = SampleNoun(*plan_.config);
   auto add = [&](bool known, int64_t count, const std::string& noun, const char* more = "") {

@@ -42,6 +42,7 @@ class JobDisplay {
   void OnStarted(const events::Started& started);
   void OnWaiting(const events::Waiting& waiting);
   void OnProgress(const events::Progress& progress);
+  void TellTime(const events::Progress& progress);
   void OnEvaluation(const events::Evaluation& evaluation);
   void OnLog(const events::Log& log);
   void Print(std::string line, const google::protobuf::RepeatedPtrField<events::Scalar>& scalars);
@@ -50,6 +51,10 @@ class JobDisplay {
   const JobPlan& plan_;
   const bool log_placement_;
   events::Progress progress_;  // merged from all events
+  int64_t steps_per_epoch_ = 0;
+  // The first steps, until the time of the run is shown; measured_steps_ is -1 after that.
+  int64_t measured_steps_ = 0;
+  double measured_ms_ = 0;
   int64_t restarts_told_ = 0;
   bool on_gpus_ = false;
 };

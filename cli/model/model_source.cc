@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/data/download.h"
 #include "cli/text/units.h"
 #include "cli/view/run_reader.h"
 #include "common/base/error.h"
@@ -309,15 +310,35 @@ void CheckOutputFile(const std::string& path, bool force) {
               "{}: already exists; choose another name, or overwrite it with --force", path);
 }
 
+namespace {
+
+// The folder as a word behind `muster weights get NAME`, unless that would choose it anyway.
+std::string FolderBehind(const fs::path& file) {
+  std::error_code ignored;
+  const fs::path folder = fs::absolute(file, ignored).parent_path();
+  const bool usual = folder == fs::absolute(kWeightsFolder, ignored);
+  return usual ? "" : " " + ShellWord(folder.string());
+}
+
+}  // namespace
+
 std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Graph& graph) {
   if (run.initial_weights().empty()) return {};
   std::error_code error;
   if (!fs::exists(run.initial_weights(), error) && !error) {
+    const fs::path path = run.initial_weights();
+    for (const PublishedWeights& known : ImagenetWeights()) {
+      if (path.stem() != known.network) continue;
+      throw Error(ExitCode::kData,
+                  "run.initial_weights: {} does not exist: get it with `muster weights get {}{}`, "
+                  "or start from random weights with --from-scratch",
+                  path.string(), known.network, FolderBehind(path));
+    }
     throw Error(ExitCode::kData,
                 "run.initial_weights: {} does not exist: expected a safetensors file, as `muster "
                 "import` or `muster data whiten` writes it; the config's comments may name the "
-                "command that makes it",
-                run.initial_weights());
+                "command that makes it, and --from-scratch starts from random weights",
+                path.string());
   }
   const SafetensorsReader file(run.initial_weights());
   RequireWhole(file);

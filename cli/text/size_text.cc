@@ -101,8 +101,8 @@ std::string CoresText(const config::Config& config, int cores) {
   const uint32_t all = static_cast<uint32_t>(cores) / threads;
   if (all <= workers) return text;
   return fmt::format(
-      "{}; {} do not divide evenly among more workers: --workers {} --set run.slices={} would use "
-      "{}, with other bits",
+      "{}; {}, so more workers would not be faster: --workers {} --slices {} would use {}, with "
+      "other bits",
       text, Plural(slices, "slice"), all, all, all * threads);
 }
 

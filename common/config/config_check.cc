@@ -250,7 +250,8 @@ void CheckOutputs(const config::Config& config, const Graph& graph, const Config
 const Layer* FirstWithoutArea(const Graph& graph) {
   for (const Layer& layer : graph.layers()) {
     const Shape& shape = layer.input_shape;
-    if (layer.running_mean >= 0 && shape.height * shape.width == 1) return &layer;
+    const bool pools = layer.running_mean >= 0 && !layer.frozen;
+    if (pools && shape.height * shape.width == 1) return &layer;
   }
   return nullptr;
 }

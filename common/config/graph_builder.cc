@@ -6,6 +6,7 @@
 
 #include "common/base/text.h"
 #include "common/config/build_graph.h"
+#include "common/config/nearest_name.h"
 
 namespace muster {
 namespace {
@@ -142,6 +143,36 @@ void GraphBuilder::Finish() const {
   if (variables.empty()) throw Error(ExitCode::kUsage, "model: no layer has anything to train");
 }
 
+void GraphBuilder::Freeze(const google::protobuf::RepeatedPtrField<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    const bool prefix = pattern.ends_with('*');
+    const std::string_view start = std::string_view(pattern).substr(0, pattern.size() - prefix);
+    bool found = false;
+    std::vector<std::string> names;
+    for (Layer& layer : layers) {
+      if (!layer.has_variables()) continue;
+      names.push_back(layer.name);
+      if (prefix ? !layer.name.starts_with(start) : layer.name != start) continue;
+      layer.frozen = found = true;
+    }
+    if (found) continue;
+    throw Error(ExitCode::kUsage,
+                "model.freeze: \"{}\": no layer with variables has this name{}; {}", pattern,
+                prefix ? "'s beginning" : "", SuggestName(std::string(start), names));
+  }
+  for (Variable& variable : variables) {
+    if (!layers[static_cast<size_t>(variable.layer)].frozen) continue;
+    variable.learning_rate_multiplier = 0;
+    variable.statistic_momentum = 0;
+  }
+  if (std::ranges::all_of(layers, [](const Layer& l) { return l.frozen || !l.has_variables(); })) {
+    throw Error(ExitCode::kUsage,
+                "model.freeze: expected at least one layer that learns, got all of them frozen; "
+                "leave out the last one, \"{}\"",
+                layers[static_cast<size_t>(variables.back().layer)].name);
+  }
+}
+
 void GraphBuilder::FindInputs(const config::Layer& layer) {
   std::vector<int>& inputs = current_->inputs;
   for (const std::string& name : layer.input()) {
@@ -196,6 +227,7 @@ Graph BuildGraph(const config::Model& model, const Shape& input) {
   const std::string trouble = LossTrouble(model);
   if (!trouble.empty()) throw Error(ExitCode::kUsage, trouble);
   builder.Finish();
+  builder.Freeze(model.freeze());
   return {input, std::move(builder.layers), std::move(builder.variables)};
 }
 

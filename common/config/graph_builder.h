@@ -23,6 +23,8 @@ class GraphBuilder {
   void Add(const config::Layer& layer);
   // Checks the whole graph. Call after the last layer has been added.
   void Finish() const;
+  // Freezes the layers of Model.freeze. Call after Finish.
+  void Freeze(const google::protobuf::RepeatedPtrField<std::string>& patterns);
 
   std::vector<Layer> layers;
   std::vector<Variable> variables;

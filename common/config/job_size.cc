@@ -25,55 +25,46 @@ int64_t ChunkBytes(const VariableLayout& layout, const config::Cluster& cluster)
 
 }  // namespace
 
-uint32_t SlicesOfBatch(int64_t global_batch) {
+uint32_t SlicesOfBatch(int64_t global_batch, bool cards) {
+  const int64_t least = cards ? kLeastCardSamples : kLeastSliceSamples;
   uint32_t slices = kMostSlices;
-  while (slices > 1 && global_batch < kLeastSliceSamples * slices) slices /= 2;
+  while (slices > 1 && global_batch < least * slices) slices /= 2;
   return slices;
-}
-
-uint32_t DefaultSlices(int64_t global_batch, uint32_t workers) {
-  const uint32_t slices = SlicesOfBatch(global_batch);
-  return slices % workers == 0 ? slices : workers;
-}
-
-uint32_t DefaultSlicesOfCards(int64_t global_batch, uint32_t workers) {
-  uint32_t slices = 2;
-  while (slices < workers) slices *= 4;
-  const bool fills = global_batch >= kLeastCardSamples * slices;
-  return fills && slices % workers == 0 ? slices : workers;
 }
 
 uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads) {
   const uint32_t room = static_cast<uint32_t>(std::max(1, cores)) / std::max(1u, threads);
-  uint32_t workers = std::clamp(room, 1u, std::min(slices, kMostWorkers));
-  while (slices % workers != 0) --workers;
-  return workers;
+  const uint32_t most = std::clamp(room, 1u, std::min(slices, kMostWorkers));
+  const uint32_t share = (slices + most - 1) / most;
+  return (slices + share - 1) / share;
 }
 
 void ResolveJobSize(config::Config& config, int cores) {
   config::Run& run = *config.mutable_run();
   config::Cluster& cluster = *config.mutable_cluster();
-  // A program may say its batch later, and its bits must not depend on the workers.
-  const bool fixed = HasProgram(config) && !run.has_slices();
-  if (fixed) run.set_slices(kSlicesOfProgram);
+  const bool cards = config.worker().backend() == config::Worker::CUDA;
+  // The bits must not depend on the workers. A program may say its batch later.
+  const bool fixed = !run.has_slices() && (run.has_global_batch() || HasProgram(config));
+  if (fixed) {
+    run.set_slices(HasProgram(config) ? kSlicesOfProgram
+                                      : SlicesOfBatch(run.global_batch(), cards));
+  }
   if (!cluster.has_workers()) {
     // With batch_per_worker, the batch grows with the number of workers and does not limit it.
-    const uint32_t slices = run.has_slices()         ? run.slices()
-                            : run.has_global_batch() ? SlicesOfBatch(run.global_batch())
-                                                     : kMostSlices;
+    const uint32_t slices = run.has_slices() ? run.slices() : kMostSlices;
     cluster.set_workers(DefaultWorkers(slices, cores, config.worker().threads()));
   }
   const uint32_t workers = cluster.workers();
   if (fixed && workers > run.slices()) {
     throw Error(ExitCode::kUsage,
-                "{} workers: expected at most {}, the slices of a batch, because workers do not "
+                "{} workers: expected at most {}, the slices of a batch{}, because workers do not "
                 "share slices; --slices {} changes their number, and the bits",
-                workers, run.slices(), workers);
+                workers, run.slices(),
+                HasProgram(config) ? "" : fmt::format(" of {}", run.global_batch()), workers);
   }
-  if (!run.has_slices()) {
-    const bool cards = config.worker().backend() == config::Worker::CUDA;
-    const int64_t batch = ResolveBatch(config).global_batch;
-    run.set_slices(cards ? DefaultSlicesOfCards(batch, workers) : DefaultSlices(batch, workers));
+  if (!run.has_slices()) {  // batch_per_worker
+    const uint32_t slices = SlicesOfBatch(ResolveBatch(config).global_batch, cards);
+    run.set_slices(slices % workers == 0 ? slices : workers);
   }
   if (config.worker().threads() == 0) {
     config.mutable_worker()->set_threads(std::max(1u, static_cast<uint32_t>(cores) / workers));

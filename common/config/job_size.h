@@ -1,7 +1,5 @@
 // Chooses the number of workers and slices if the config does not set them. The bits of the result
-// depend on the slices. On CPUs, the number of slices depends only on the batch if the number of
-// workers allows it, so a machine with more cores gets more workers but the same bits. On GPUs, it
-// also depends on the number of workers.
+// depend on the slices, so these follow the batch alone, not the workers or the machine.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +15,16 @@ namespace muster {
 
 // The fewest samples in a default slice. Batch normalisation computes its statistics over a slice,
 // and smaller slices are slow, even for small networks.
-constexpr int64_t kLeastSliceSamples = 16;
+constexpr int64_t kLeastSliceSamples = 8;
 // The same for a GPU, which smaller slices would leave partly idle.
 constexpr int64_t kLeastCardSamples = 64;
 
-// Returns 8, or 4, 2 or 1 if 8 slices would have fewer than kLeastSliceSamples each.
-uint32_t SlicesOfBatch(int64_t global_batch);
+// Returns 8, or 4, 2 or 1 if 8 slices would have fewer samples than the least. `cards`: whether
+// GPUs compute.
+uint32_t SlicesOfBatch(int64_t global_batch, bool cards);
 
-// Returns SlicesOfBatch if the workers can share them evenly, otherwise one slice per worker.
-uint32_t DefaultSlices(int64_t global_batch, uint32_t workers);
-
-// The same for workers that compute on GPUs. A GPU is fastest with one large slice, so a worker
-// gets one or two: 1 and 2 workers have 2 slices, 4 and 8 have 8, 16 and 32 have 32. By default,
-// both worker counts of a pair give the same bits. With any other count, or with fewer than
-// kLeastCardSamples per slice, each worker gets one slice. Set run.slices to get the same bits for
-// more worker counts.
-uint32_t DefaultSlicesOfCards(int64_t global_batch, uint32_t workers);
-
-// Returns the largest divisor of `slices` that leaves each worker `threads` cores, at least 1.
+// Returns the fewest workers whose largest share of the slices is as small as this machine allows
+// with `threads` cores for each worker, at least 1.
 uint32_t DefaultWorkers(uint32_t slices, int cores, uint32_t threads);
 
 // Fills in cluster.workers, run.slices and worker.threads where the config does not set them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -84,7 +85,15 @@ void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std:
   const std::string key = walked + field->name();
   const std::string& value = setting.value;
   const std::unique_ptr<pb::Message> fresh(message.New());
-  if (field->message_type() != nullptr || field->is_repeated()) {
+  const bool quoted = value.starts_with('"') || value.starts_with('\'');
+  const bool is_text = field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !quoted;
+  if (is_text && field->is_repeated() && !value.starts_with('[')) {
+    std::istringstream words(value);
+    for (std::string word; std::getline(words >> std::ws, word, ',');) {
+      word.resize(word.find_last_not_of(' ') + 1);
+      fresh->GetReflection()->AddString(fresh.get(), field, word);
+    }
+  } else if (field->message_type() != nullptr || field->is_repeated()) {
     const size_t before = errors.noted();
     ParseText(
         fmt::format("{}: {}", field->name(), value), [&](int) { return setting.origin; },
@@ -96,8 +105,7 @@ void SetValue(pb::Message& message, const pb::FieldDescriptor* field, const std:
     if (set.size() > 1 || (set.size() == 1 && set[0] != field)) {
       throw Error(ExitCode::kUsage, "{}: expected one value for {}", setting.origin, key);
     }
-  } else if (field->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !value.starts_with('"') &&
-             !value.starts_with('\'')) {
+  } else if (is_text) {
     fresh->GetReflection()->SetString(fresh.get(), field, value);
   } else if (!SetScalar(*fresh, *field, value)) {
     throw Error(ExitCode::kUsage, "{}: {}: {}", setting.origin, key, WrongValue(*field, value));

@@ -15,9 +15,9 @@ std::vector<std::string> Describe(const Shape& input, const std::vector<Layer>& 
     for (const int from : layer.inputs) {
       inputs.push_back(from == Layer::kData ? "data" : layers[from].name);
     }
-    lines.push_back(fmt::format("{} {} reads {} {} output {}", layer.name, layer.kind,
+    lines.push_back(fmt::format("{} {} reads {} {} output {}{}", layer.name, layer.kind,
                                 Join(inputs, ","), NumbersOf(layer.spec),
-                                layer.output_shape.ToString()));
+                                layer.output_shape.ToString(), layer.frozen ? " frozen" : ""));
   }
   for (const Variable& variable : variables) {
     lines[variable.layer + 1] += fmt::format(" {} {}", variable.name, variable.ShapeString());

@@ -25,6 +25,7 @@ struct Layer {
   int scale = -1, shift = -1;                    // normalisations
   int running_mean = -1, running_variance = -1;  // batch_norm
   double forward_flops = 0;                      // per sample; a multiply-add counts as two
+  bool frozen = false;  // its variables and running statistics stay, and batch_norm uses the latter
 
   static constexpr int kData = -1;
 

@@ -84,8 +84,16 @@ void PutEpoch(RunParts& parts, int64_t next, int64_t last) {
   if (ends) progress.EndEpoch();
 }
 
+// How long the current step would usually take, in seconds. A first step may take long for all
+// workers alike: nobody is late before the first one is done.
+double UsualStep(const Progress& progress, const LateWorkers& late) {
+  constexpr double kFirstStep = 12;  // a fifth of what deserves a warning, see StallWatch
+  return progress.MedianStep().value_or(late.first_part_s().value_or(kFirstStep));
+}
+
 // The state of the run for its status and warnings.
-RunWatch::Moment MomentOf(const RunParts& parts, const Waits& waits, Run::Time now) {
+RunWatch::Moment MomentOf(const RunParts& parts, const Waits& waits, const LateWorkers& late,
+                          Run::Time now) {
   const RunPosition& state = parts.state;
   RunWatch::Moment moment{.state = state.phase == Phase::kGathering   ? "gathering"
                                    : state.phase == Phase::kPreparing ? "preparing"
@@ -98,7 +106,7 @@ RunWatch::Moment MomentOf(const RunParts& parts, const Waits& waits, Run::Time n
     moment.evaluating->set_total(evaluator.current().blocks());
   } else if (state.phase == Phase::kTraining) {
     moment.waited = waits.seconds(now);
-    moment.usual = parts.keeper.progress.MedianStep().value_or(0);
+    moment.usual = UsualStep(parts.keeper.progress, late);
     moment.waits = [&waits, now] { return waits.StallText(now); };
   }
   if (state.phase != Phase::kGathering) {
@@ -446,7 +454,7 @@ void Run::CheckTime(Time now) {
   checked_at_ = now;
   if (dispatcher_.TimeIsUp(now)) dispatcher_.MarkChanged();
   RunWatch& watch = parts_.keeper.watch;
-  if (watch.IsDue(now)) watch.Look(MomentOf(parts_, waits_, now), now);
+  if (watch.IsDue(now)) watch.Look(MomentOf(parts_, waits_, dispatcher_.late(), now), now);
 }
 
 std::optional<Run::Time> Run::LateBefore(Time end) const {

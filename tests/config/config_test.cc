@@ -164,7 +164,7 @@ TEST_F(ConfigTest, EveryTypeIsWrittenAndLoadedAgain) {
     EXPECT_EQ(first_text, std::string((std::istreambuf_iterator<char>(b)), {}));
     EXPECT_TRUE(std::filesystem::path(again.data().dir()).is_absolute());
     EXPECT_EQ(again.cluster().workers(), 4u);
-    EXPECT_EQ(again.run().slices(), 4u);
+    EXPECT_EQ(again.run().slices(), 8u);
     EXPECT_THAT(first_text, AllOf(HasSubstr("seed: 1"), HasSubstr("start_s: 60")));
     return again;
   };
@@ -218,6 +218,8 @@ TEST_F(ConfigTest, ClassesHaveTheNamesThatTheDataGiveThem) {
   EXPECT_THAT(names({}), ElementsAre("a", "b", "c", "d", "e", "f", "g", "h", "i", "big truck"));
   Write("batches.meta.txt", "too\nfew\n");
   EXPECT_THAT(names({}), SizeIs(0));
+  EXPECT_THAT(names({"data.class_names=a, b c,d,e,f,g,h,i,j,k"}),
+              ElementsAre("a", "b c", "d", "e", "f", "g", "h", "i", "j", "k"));
   EXPECT_THAT(names({"data.format=MNIST"}),
               ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"));
   EXPECT_THAT(ErrorOf(Config(""), {"data.class_names=[\"cat\", \"dog\"]"}),

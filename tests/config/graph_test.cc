@@ -260,6 +260,28 @@ TEST(Graph, GroupNormHasScaleAndShiftOfEachChannel) {
   }
 }
 
+TEST(Graph, FrozenLayersNeitherLearnNorFollowTheData) {
+  const std::string layers = R"(
+      layer { name: "a/conv" conv2d { filters: 2 kernel: 1 } }
+      layer { name: "a/bn" batch_norm {} }
+      layer { name: "out" dense { units: 2 } }
+      layer { name: "loss" softmax_cross_entropy {} } )";
+  const auto build = [&](const std::string& freeze) {
+    return Build(layers + "freeze: " + freeze, {2, 2, 1});
+  };
+  const Graph graph = build("\"a/*\"");
+  for (const Variable& variable : graph.variables()) {
+    const bool learns = variable.name.starts_with("out");
+    EXPECT_EQ(variable.learning_rate_multiplier, learns) << variable.name;
+    EXPECT_EQ(variable.statistic_momentum, 0) << variable.name;
+  }
+  EXPECT_NE(graph.layout().hash(), build("\"a/conv\"").layout().hash());
+  EXPECT_NE(build("\"a/conv\"").variables().back().learning_rate_multiplier, 0);
+  for (const char* wrong : {"\"a/\"", "\"b*\"", "\"loss\"", "\"\"", "\"*\""}) {
+    EXPECT_THAT(ErrorOf(layers + "freeze: " + wrong), HasSubstr("model.freeze")) << wrong;
+  }
+}
+
 TEST(Graph, HashTellsGraphsApart) {
   const std::string base = R"(layer { name: "c" conv2d { filters: 8 kernel: 3 padding: SAME } })";
   const uint64_t hash = Build(base + kEnd).layout().hash();

@@ -1,5 +1,5 @@
-// Default job sizes: the same number of slices for all numbers of workers that can share them
-// evenly, and as many workers as the machine's cores allow.
+// Default job sizes: slices that follow the batch alone, and as many workers as the machine's cores
+// allow and the slices can use.
 #include "common/config/job_size.h"
 
 #include <gtest/gtest.h>
@@ -21,30 +21,37 @@ config::Config Resolved(const std::function<void(config::Config&)>& say, int cor
   return config;
 }
 
-TEST(JobSize, ASliceKeepsSixteenSamples) {
-  EXPECT_EQ(SlicesOfBatch(16777216), 8u);
-  EXPECT_EQ(SlicesOfBatch(128), 8u);
-  EXPECT_EQ(SlicesOfBatch(127), 4u);
-  EXPECT_EQ(SlicesOfBatch(64), 4u);
-  EXPECT_EQ(SlicesOfBatch(63), 2u);
-  EXPECT_EQ(SlicesOfBatch(31), 1u);
-  EXPECT_EQ(SlicesOfBatch(1), 1u);
+TEST(JobSize, ASliceKeepsEightSamplesOnGpusSixtyFour) {
+  for (const auto& [per_slice, cards] : {std::pair{8, false}, {64, true}}) {
+    EXPECT_EQ(SlicesOfBatch(16777216, cards), 8u);
+    for (const int64_t slices : {8, 4, 2}) {
+      EXPECT_EQ(SlicesOfBatch(slices * per_slice, cards), slices);
+      EXPECT_EQ(SlicesOfBatch(slices * per_slice - 1, cards), slices / 2);
+    }
+    EXPECT_EQ(SlicesOfBatch(1, cards), 1u);
+  }
 }
 
-// 1, 2, 4 and 8 workers give equal bits, because the number of slices depends on the batch, not on
-// the workers.
-TEST(JobSize, WorkersThatShareTheSlicesEvenlyHaveTheSame) {
-  for (const int64_t batch : {128, 130, 256, 1000, 16777216}) {
-    for (const uint32_t workers : {1u, 2u, 4u, 8u}) EXPECT_EQ(DefaultSlices(batch, workers), 8u);
+// Any number of workers gives equal bits, because the slices depend on the batch alone.
+TEST(JobSize, WorkersDoNotChangeTheSlices) {
+  for (const auto backend : {config::Worker::CPU, config::Worker::CUDA}) {
+    for (const uint32_t workers : {1u, 2u, 3u, 5u, 8u, 9u}) {
+      const auto resolve = [&] {
+        return Resolved(
+            [&](config::Config& config) {
+              config.mutable_run()->set_global_batch(512);
+              config.mutable_worker()->set_backend(backend);
+              config.mutable_cluster()->set_workers(workers);
+            },
+            4);
+      };
+      if (workers > 8) {
+        EXPECT_THROW(resolve(), Error);
+      } else {
+        EXPECT_EQ(resolve().run().slices(), 8u) << workers;
+      }
+    }
   }
-  for (const uint32_t workers : {1u, 2u, 4u}) EXPECT_EQ(DefaultSlices(64, workers), 4u);
-  for (const uint32_t workers : {1u, 2u}) EXPECT_EQ(DefaultSlices(32, workers), 2u);
-  // Other numbers of workers get one slice each.
-  for (const uint32_t workers : {3u, 5u, 6u, 7u, 9u, 16u, 64u}) {
-    EXPECT_EQ(DefaultSlices(1024, workers), workers);
-  }
-  EXPECT_EQ(DefaultSlices(64, 8), 8u);
-  EXPECT_EQ(DefaultSlices(4, 2), 2u);
 }
 
 // The slices of a program do not depend on the workers. It may say its batch later.
@@ -66,54 +73,18 @@ TEST(JobSize, AProgramHasFourSlices) {
   EXPECT_THROW(resolved(5, 64), Error);
 }
 
-// GPUs need large slices: one or two per worker, so that similar numbers of workers agree.
-TEST(JobSize, WorkersOnGpusHaveOneSliceOrTwo) {
-  for (const int64_t batch : {4096, 16777216}) {
-    for (const auto& [workers, slices] : {std::pair{1u, 2u},
-                                          {2u, 2u},
-                                          {3u, 3u},
-                                          {4u, 8u},
-                                          {5u, 5u},
-                                          {6u, 6u},
-                                          {8u, 8u},
-                                          {12u, 12u},
-                                          {16u, 32u},
-                                          {32u, 32u},
-                                          {48u, 48u}}) {
-      EXPECT_EQ(DefaultSlicesOfCards(batch, workers), slices) << workers;
-    }
-  }
-  for (uint32_t workers = 1; workers <= 1024; ++workers) {
-    const uint32_t slices = DefaultSlicesOfCards(16777216, workers);
-    EXPECT_TRUE(slices == workers || slices == 2 * workers) << workers;
-  }
-  // 64 samples per slice.
-  EXPECT_EQ(DefaultSlicesOfCards(128, 1), 2u);
-  EXPECT_EQ(DefaultSlicesOfCards(127, 1), 1u);
-  EXPECT_EQ(DefaultSlicesOfCards(512, 4), 8u);
-  EXPECT_EQ(DefaultSlicesOfCards(511, 4), 4u);
-  EXPECT_EQ(DefaultSlicesOfCards(64, 8), 8u);
-  const config::Config config = Resolved(
-      [](config::Config& c) {
-        c.mutable_worker()->set_backend(config::Worker::CUDA);
-        c.mutable_cluster()->set_workers(2);
-      },
-      4);
-  EXPECT_EQ(config.run().slices(), 2u);
-}
-
-TEST(JobSize, AsManyWorkersAsCoresThatShareTheSlicesEvenly) {
+TEST(JobSize, AsManyWorkersAsMakeTheLargestShareSmaller) {
   const auto workers = [](int cores, int64_t batch) {
     return Resolved([&](config::Config& c) { c.mutable_run()->set_global_batch(batch); }, cores)
         .cluster()
         .workers();
   };
   for (const auto& [cores, expected] :
-       {std::pair{1, 1u}, {2, 2u}, {3, 2u}, {4, 4u}, {6, 4u}, {8, 8u}, {12, 8u}, {64, 8u}}) {
+       {std::pair{1, 1u}, {2, 2u}, {3, 3u}, {4, 4u}, {6, 4u}, {8, 8u}, {12, 8u}, {64, 8u}}) {
     EXPECT_EQ(workers(cores, 256), expected) << cores;
   }
-  EXPECT_EQ(workers(64, 64), 4u);
-  EXPECT_EQ(workers(64, 16), 1u);
+  EXPECT_EQ(workers(64, 64), 8u);
+  EXPECT_EQ(workers(64, 16), 2u);
   EXPECT_EQ(workers(0, 256), 1u);
 }
 
@@ -143,11 +114,11 @@ TEST(JobSize, WhatTheConfigSaysStays) {
   EXPECT_EQ(slices.run().slices(), 64u);
   const config::Config seven =
       Resolved([](config::Config& c) { c.mutable_run()->set_slices(7); }, 4);
-  EXPECT_EQ(seven.cluster().workers(), 1u);
+  EXPECT_EQ(seven.cluster().workers(), 4u);
   const config::Config workers =
       Resolved([](config::Config& c) { c.mutable_cluster()->set_workers(3); }, 16);
   EXPECT_EQ(workers.cluster().workers(), 3u);
-  EXPECT_EQ(workers.run().slices(), 3u);
+  EXPECT_EQ(workers.run().slices(), 8u);
   EXPECT_EQ(workers.worker().threads(), 1u);
 }
 

@@ -92,7 +92,7 @@ class Download : public ::testing::Test {
   }
   void SetArchiveBytes(const std::string& bytes) {
     bytes_ = bytes;
-    file_.md5 = Md5Of(bytes);
+    file_.checksum = Md5Of(bytes);
     file_.bytes = static_cast<int64_t>(bytes.size());
   }
 
@@ -165,7 +165,7 @@ TEST_F(Download, AWrongArchivePutThereByHandIsNamedAndKept) {
 
 TEST_F(Download, OfflineSaysWhatToPutWhere) {
   EXPECT_MUSTER_ERROR(RunOffline(), ExitCode::kFailure,
-                      AllOf(HasSubstr(file_.url), HasSubstr(file_.md5),
+                      AllOf(HasSubstr(file_.url), HasSubstr(file_.checksum),
                             HasSubstr((dir_ / kName).string()), HasSubstr("muster data synth")));
   ExpectNoSet();
 }
@@ -217,7 +217,7 @@ TEST_F(Download, APartOfAnotherFileIsThrownAway) {
   WriteBytes(part(), std::string(100, 'x'));
   const LocalServer server(
       [&](const std::string& request) { return LocalServer::Answer{Ranged(request, bytes_)}; });
-  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kData, HasSubstr(file_.md5));
+  EXPECT_MUSTER_ERROR(RunFrom(server), ExitCode::kData, HasSubstr(file_.checksum));
   RunFrom(server);
   ExpectWhole();
 }
@@ -367,7 +367,7 @@ TEST_F(Mnist, FromAServer) {
 }
 
 TEST_F(Mnist, AWrongFileIsNotTaken) {
-  files_[2].md5 = std::string(32, '0');
+  files_[2].checksum = std::string(32, '0');
   EXPECT_MUSTER_ERROR(RunFrom(server_.Url("")), ExitCode::kData,
                       AllOf(HasSubstr("t10k-images"), Not(HasSubstr("synth"))));
   EXPECT_FALSE(fs::exists(dir_ / files_[2].url));
@@ -386,7 +386,7 @@ TEST_F(Mnist, FilesOfAnotherSetAreLeftAlone) {
 
 TEST_F(Mnist, OfflineSaysWhatToPutWhere) {
   EXPECT_MUSTER_ERROR(RunFrom("http://127.0.0.1:1/"), ExitCode::kFailure,
-                      AllOf(HasSubstr("train-images-idx3-ubyte.gz"), HasSubstr(files_[0].md5),
+                      AllOf(HasSubstr("train-images-idx3-ubyte.gz"), HasSubstr(files_[0].checksum),
                             HasSubstr((dir_ / files_[0].url).string()), Not(HasSubstr("synth"))));
 }
 
@@ -395,7 +395,7 @@ TEST(FashionMnist, HasTheNamesOfMnist) {
   ASSERT_EQ(ours.size(), others.size());
   for (size_t i = 0; i < ours.size(); ++i) {
     EXPECT_TRUE(ours[i].url.ends_with(fs::path(others[i].url).filename().string()));
-    EXPECT_EQ(ours[i].md5.size(), 32u);
+    EXPECT_EQ(ours[i].checksum.size(), 32u);
   }
 }
 

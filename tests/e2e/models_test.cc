@@ -32,6 +32,13 @@ class WeightFiles : public RealJob {
   }
 };
 
+std::string BytesOf(const SafetensorsReader& file, const char* name) {
+  const StoredTensor& tensor = *file.header().Find(name);
+  std::string bytes(tensor.bytes(), '\0');
+  file.ReadBytes(tensor, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
 TEST_F(WeightFiles, ARunStartsWhereAnotherEnded) {
   const std::string hash = Trained();
   const Outcome next = Succeeded(Launch(Frozen(Weights())));
@@ -265,6 +272,26 @@ TEST_F(WeightFiles, InspectShowsVariablesAndWhatIsFrozen) {
   const Outcome described = Succeeded(Muster({"inspect", path}));
   EXPECT_THAT(described.log, ::testing::ContainsRegex("conv/weights.* frozen"));
   EXPECT_EQ(Muster({"inspect", Path("tiny.txtpb"), "--config"}).exit_code, Code(ExitCode::kUsage));
+}
+
+// All layers except the last keep weights and statistics, on any number of workers.
+TEST_F(WeightFiles, FrozenLayersStay) {
+  const std::string model =
+      "model={ layer { name: 'conv' conv2d { filters: 8 kernel: 3 } } "
+      "layer { name: 'bn' batch_norm {} } layer { name: 'relu' relu {} } "
+      "layer { name: 'out' dense { units: 10 } } "
+      "layer { name: 'loss' softmax_cross_entropy {} } }";
+  Succeeded(Launch({model, "run.steps=3"}));
+  std::vector<std::string> settings{model, "model.freeze=conv, bn", "run.steps=4",
+                                    "run.initial_weights=" + Weights(), "cluster.workers=1"};
+  const Outcome one = Succeeded(Launch(settings));
+  settings.back() = "cluster.workers=2";
+  EXPECT_EQ(Succeeded(Launch(settings)).hash(), one.hash());
+  const SafetensorsReader before(Weights()), after(Path("run1") / "model.safetensors");
+  for (const char* name : {"conv.weight", "bn.weight", "bn.running_mean", "bn.running_var"}) {
+    EXPECT_EQ(BytesOf(before, name), BytesOf(after, name)) << name;
+  }
+  EXPECT_NE(BytesOf(before, "out.weight"), BytesOf(after, "out.weight"));
 }
 
 }  // namespace

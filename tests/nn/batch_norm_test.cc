@@ -43,7 +43,7 @@ TEST_F(BatchNormTest, MatchesTheReferenceForManyChannels) {
 TEST_F(BatchNormTest, MatchesTheReferenceWithWhatIsFused) {
   for (const int64_t channels : {5, 16}) {
     for (const Activation activation : kActivations) {
-      for (int variant = 0; variant < 16; ++variant) {
+      for (int variant = 0; variant < 32; ++variant) {
         const bool fuse_add = (variant & 1) != 0;
         const bool in_place = (variant & 8) != 0;
         const bool input_gradient = (variant & 2) != 0, other_gradients = (variant & 4) != 0;
@@ -60,7 +60,8 @@ TEST_F(BatchNormTest, MatchesTheReferenceWithWhatIsFused) {
                  .tolerance = 4e-6,
                  .fuse_add = fuse_add,
                  .other_gradients = other_gradients,
-                 .in_place = in_place};
+                 .in_place = in_place,
+                 .frozen = (variant & 16) != 0};
         OpInputs inputs = RandomInputs(c);
         for (float& scale : inputs.weights)
           scale = 3 * scale + 3;  // so that relu6 reaches both limits

@@ -52,7 +52,11 @@ std::string Name(const OpCase& c) {
                      c.other_gradients ? "" : ", others first", c.in_place ? ", in place" : "");
 }
 
-Layer LayerOf(const OpCase& c) { return reference::MakeLayer(c.layer, InputShapes(c)); }
+Layer LayerOf(const OpCase& c) {
+  Layer layer = reference::MakeLayer(c.layer, InputShapes(c));
+  layer.frozen = c.frozen;
+  return layer;
+}
 
 OpInputs RandomInputs(const OpCase& c) {
   const Layer layer = LayerOf(c);

@@ -28,6 +28,7 @@ struct OpCase {
   // input.
   bool in_place = false;
   Mode mode = Mode::kTraining;
+  bool frozen = false;  // Layer::frozen
 };
 
 std::string Name(const OpCase& c);

@@ -249,8 +249,9 @@ struct BatchNormalisation {
     return y;
   }
   Doubles Forward(const Doubles& x) const {
-    Doubles y = context.training ? Normalised(x, Mean(x), Variance(x))
-                                 : Normalised(x, context.running_mean, context.running_variance);
+    Doubles y = context.training && !layer.frozen
+                    ? Normalised(x, Mean(x), Variance(x))
+                    : Normalised(x, context.running_mean, context.running_variance);
     for (size_t i = 0; i < y.size(); ++i) {
       y[i] = context.weights[i % channels] * y[i] + context.bias[i % channels];
     }
@@ -258,8 +259,8 @@ struct BatchNormalisation {
   }
   Gradients Backward(const Doubles& x, const Doubles& dy) const {
     Gradients g{{Doubles(x.size())}, Doubles(channels), Doubles(channels)};
-    g.mean = Mean(x);
-    g.variance = Variance(x);
+    g.mean = layer.frozen ? context.running_mean : Mean(x);
+    g.variance = layer.frozen ? context.running_variance : Variance(x);
     const Doubles normalised = Normalised(x, g.mean, g.variance);
     const double n = Count(x);
     for (size_t i = 0; i < x.size(); ++i) {
@@ -268,8 +269,10 @@ struct BatchNormalisation {
     }
     for (size_t i = 0; i < x.size(); ++i) {
       const size_t c = i % channels;
+      const double through_statistics =
+          layer.frozen ? 0 : g.bias[c] / n + normalised[i] * g.weights[c] / n;
       g.inputs[0][i] = context.weights[c] / std::sqrt(g.variance[c] + spec.epsilon) *
-                       (dy[i] - g.bias[c] / n - normalised[i] * g.weights[c] / n);
+                       (dy[i] - through_statistics);
     }
     if (spec.unbiased && n > 1) {
       for (double& v : g.variance) v *= n / (n - 1);

@@ -121,12 +121,18 @@ NetworkResult Run(const Graph& graph, const Doubles& arena, const Doubles& image
   NetworkResult result{Loss(layers.back().spec, logits, labels), Doubles(arena.size()), logits};
   if (!context.training) return result;
 
+  std::vector<bool> learns(layers.size());  // itself, or a layer before it
+  for (size_t i = 0; i < layers.size(); ++i) {
+    learns[i] = layers[i].has_variables() && !layers[i].frozen;
+    for (const int input : layers[i].inputs) learns[i] = learns[i] || (input >= 0 && learns[input]);
+  }
   std::vector<Doubles> gradients(layers.size());
   Doubles of_logits = LossGradient(layers.back().spec, logits, labels);
   for (double& g : of_logits) g *= scale;
   gradients[layers.back().inputs[0]] = of_logits;
   for (size_t i = layers.size() - 1; i-- > 0;) {
     const Layer& layer = layers[i];
+    if (!learns[i]) continue;
     const Gradients g = Backward(layer, batch, inputs_of(layer), gradients[i],
                                  ContextOf(graph, static_cast<int>(i), arena, context));
     for (size_t j = 0; j < layer.inputs.size(); ++j) {

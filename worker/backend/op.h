@@ -76,7 +76,7 @@ struct ForwardArgs {
   void* output = nullptr;               // may be `input` with LayerTraits::output_in_place
   const float* weights = nullptr;       // normalisations: scale
   const float* bias = nullptr;          // normalisations: shift
-  const float* running_mean = nullptr;  // batch_norm, in inference
+  const float* running_mean = nullptr;  // batch_norm, in inference or frozen
   const float* running_variance = nullptr;
   int64_t weights_version = 0;          // see Tower::Forward
   void* state = nullptr;                // valid until Backward; Op::state_bytes()

@@ -58,7 +58,7 @@ class Planner {
     }
     if (FuseActivation(step) || FuseAdd(step)) return;
 
-    step.backward = layer.has_variables();
+    step.backward = layer.has_variables() && !layer.frozen;
     for (const int input : step.inputs) step.backward |= plan_.NeedsGradient(input);
     NoteReads(step);
     if (layer.traits().is_loss) {

@@ -42,8 +42,10 @@ Program::Program(const Graph& graph, const Plan& plan, const BackwardPlan& backw
 }
 
 OpOptions Program::Options(const PlanStep& step, Mode mode, uint64_t seed) const {
+  // What a frozen layer keeps for a backward pass that never comes would only take memory.
+  const bool only_forward = graph_.layers()[step.layer].frozen && !step.backward;
   return {.batch = count_,
-          .mode = mode,
+          .mode = only_forward ? Mode::kInference : mode,
           .activation = step.activation,
           .fuse_add = step.fuse_add,
           .input_gradient = plan_.NeedsGradient(step.inputs[0]),
@@ -93,6 +95,11 @@ void Program::MakeSegments(Mode mode) {
     add(backward_segments_, std::exchange(begin, i + 1), i + 1);
   }
   add(backward_segments_, begin, backward_.steps.size());
+  for (const PlanStep& step : plan_.steps) {
+    if (!step.backward && graph_.layers()[step.layer].has_variables()) {
+      unreached_.insert(unreached_.begin(), step.layer);
+    }
+  }
 }
 
 void Program::PlaceAll(Mode mode) {
@@ -380,6 +387,13 @@ void Program::Backward(float loss_scale, const DeviceInput& input, std::span<con
     });
     const int last = backward_.steps[segment.end - 1].layer;
     if (after_layer && HasHook(last)) after_layer(last);
+  }
+  for (const int layer : unreached_) {  // a chunk is complete only with the gradients of all
+    for (const Variable& variable : graph_.variables()) {
+      if (variable.layer != layer) continue;
+      backend_.Zero(gradients.data() + variable.offset, variable.count * sizeof(float));
+    }
+    if (after_layer && HasHook(layer)) after_layer(layer);
   }
 }
 

@@ -104,6 +104,7 @@ class Program {
   std::vector<BoundOp> ops_;  // one for each step of the plan
   std::unique_ptr<LossOp> loss_;
   std::vector<Segment> forward_segments_, backward_segments_;
+  std::vector<int> unreached_;  // layers with variables that have no backward pass, last first
   // Offsets in the workspace, in bytes.
   std::vector<size_t> values_, gradients_;
   size_t loss_state_ = 0;

@@ -159,8 +159,10 @@ class Bench {
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
 };
 
-Made RunOp(Backend& backend, const Layer& layer, const OpOptions& options, const Given& given,
+Made RunOp(Backend& backend, const Layer& given_layer, const OpOptions& options, const Given& given,
            int64_t samples) {
+  Layer layer = given_layer;
+  layer.frozen = false;  // frozen or not, the kernels are the same
   const std::unique_ptr<Op> op = backend.MakeOp(layer, options);
   Bench bench(backend, samples, options.batch);
   const DrainAtExit drain{backend};

@@ -74,10 +74,7 @@ class ConfigOnCards : public CardJob {
         words.insert(words.end(), {"--set", setting});
       }
     }
-    if (config == "cifar10_fast") {  // without the weights that `muster data whiten` makes
-      words.insert(words.end(),
-                   {"--set", "run.initial_weights=", "--set", "run.skip_mismatched=false"});
-    }
+    words.emplace_back("--from-scratch");  // without weights that are downloaded or computed first
     if (config.starts_with("tabular")) {
       words.insert(words.end(), {"--set", "data.format=SYNTHETIC"});
     }

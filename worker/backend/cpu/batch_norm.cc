@@ -57,6 +57,7 @@ class BatchNorm : public TypedOp<T> {
         channels_(layer.input_shape.channels),
         rows_(options.batch * layer.input_shape.height * layer.input_shape.width),
         stride_((channels_ + 15) / 16 * 16),
+        frozen_(layer.frozen),
         parts_(rows_, channels_),
         statistics_(rows_, channels_) {}
 
@@ -68,7 +69,7 @@ class BatchNorm : public TypedOp<T> {
 
   void ForwardTyped(const TypedForwardArgs<T>& args) override {
     const State state = StateOf(args.state);
-    if (options_.mode == Mode::kTraining) {
+    if (options_.mode == Mode::kTraining && !frozen_) {
       statistics_.Run(args.input, args.scratch, state.mean, state.variance);
     } else {
       std::copy_n(args.running_mean, channels_, state.mean);
@@ -203,8 +204,8 @@ class BatchNorm : public TypedOp<T> {
       const double sum = sums[c], product = sums[stride_ + c], inverse = state.inverse[c];
       args.bias_gradient[c] = static_cast<float>(sum);
       args.weights_gradient[c] = static_cast<float>(product * inverse);
-      gradients.mean[c] = static_cast<float>(sum / n);
-      gradients.slope[c] = static_cast<float>(product * inverse * inverse / n);
+      gradients.mean[c] = frozen_ ? 0 : static_cast<float>(sum / n);
+      gradients.slope[c] = frozen_ ? 0 : static_cast<float>(product * inverse * inverse / n);
       args.mean_statistic[c] = state.mean[c] * args.statistic_weight;
       args.variance_statistic[c] =
           static_cast<float>(state.variance[c] * unbiased) * args.statistic_weight;
@@ -262,6 +263,7 @@ class BatchNorm : public TypedOp<T> {
   const OpOptions options_;
   const BatchNormSpec spec_;
   const int64_t channels_, rows_, stride_;
+  const bool frozen_;  // normalizes with the running statistics in training, too
   const RowParts parts_;
   const BatchStatistics statistics_;
 };

@@ -12,6 +12,7 @@ class BatchNormOp : public TypedOp<T> {
   explicit BatchNormOp(const OpRequest& request)
       : TypedOp<T>(request),
         spec_(std::get<BatchNormSpec>(request.layer.spec)),
+        frozen_(request.layer.frozen),
         channels_(static_cast<int>(request.layer.input_shape.channels)),
         rows_(InputCount(request) / channels_),
         stride_((static_cast<size_t>(channels_) + 15) / 16 * 16),
@@ -23,7 +24,7 @@ class BatchNormOp : public TypedOp<T> {
 
   void Forward(const ForwardArgs& args) override {
     const NormState state = StateIn(args.state);
-    if (this->trains()) {
+    if (this->trains() && !frozen_) {
       BatchStatistics(this->target(), parts_, this->In(args.input),
                       static_cast<double*>(args.scratch), spec_.epsilon, args.weights, state);
     } else {
@@ -65,6 +66,7 @@ class BatchNormOp : public TypedOp<T> {
             .from_output = from_output,
             .statistic_weight = args.statistic_weight,
             .unbiased = spec_.unbiased,
+            .frozen = frozen_,
             .scale_gradient = args.weights_gradient,
             .shift_gradient = args.bias_gradient,
             .mean_statistic = args.mean_statistic,
@@ -73,6 +75,7 @@ class BatchNormOp : public TypedOp<T> {
   }
 
   const BatchNormSpec spec_;
+  const bool frozen_;  // normalizes with the running statistics in training, too
   const int channels_, rows_;
   const size_t stride_;
   const ColumnParts parts_;

@@ -193,8 +193,8 @@ __global__ void MUSTER_FOUR_BLOCKS NormSumsKernel(NormBackward norm, const doubl
     const double inverse = norm.state.inverse[c];
     norm.shift_gradient[c] = static_cast<float>(sum);
     norm.scale_gradient[c] = static_cast<float>(product * inverse);
-    norm.gradients.mean[c] = static_cast<float>(sum / n);
-    norm.gradients.slope[c] = static_cast<float>(product * inverse * inverse / n);
+    norm.gradients.mean[c] = norm.frozen ? 0 : static_cast<float>(sum / n);
+    norm.gradients.slope[c] = norm.frozen ? 0 : static_cast<float>(product * inverse * inverse / n);
     norm.mean_statistic[c] = norm.state.mean[c] * norm.statistic_weight;
     norm.variance_statistic[c] =
         static_cast<float>(norm.state.variance[c] * unbiased) * norm.statistic_weight;

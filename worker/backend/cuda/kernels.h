@@ -209,6 +209,7 @@ struct NormBackward {
   bool from_output;
   float statistic_weight;
   bool unbiased;
+  bool frozen;  // mean and variance do not depend on the input
   float *scale_gradient, *shift_gradient, *mean_statistic, *variance_statistic;
   NormGradients gradients;
 };
