@@ -1,7 +1,7 @@
 # The compiler flags of every target.
 add_library(muster_flags INTERFACE)
 target_include_directories(muster_flags INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
+target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wpedantic -Werror=switch -Wno-missing-field-initializers
                        # GCC 12 reports false overflows and overlaps in inlined fmt and
                        # std::string.
                        -Wno-array-bounds -Wno-stringop-overflow -Wno-restrict)

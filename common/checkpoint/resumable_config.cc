@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/config/config.h"
 #include "common/config/job_size.h"
+#include "common/config/limits.h"
 #include "common/config/update_settings.h"
 
 namespace muster {
@@ -120,10 +121,10 @@ config::Config ParseKeptConfig(const std::string& text) {
 }
 
 bool RateFollowsLength(const config::LearningRate& rate) {
-  const bool ends = rate.type() == config::LearningRate::POLYNOMIAL ||
-                    rate.type() == config::LearningRate::COSINE ||
-                    rate.type() == config::LearningRate::ONE_CYCLE;
-  return ends && !rate.has_total_samples();
+  config::Config config;
+  *config.mutable_learning_rate() = rate;
+  const auto& end = *config::LearningRate::descriptor()->FindFieldByName("total_samples");
+  return !rate.has_total_samples() && UnmetNeed(config, rate, end).empty();
 }
 
 config::Config FrozenConfig(const config::Config& config) {

@@ -22,7 +22,7 @@ config::Config ParseKeptConfig(const std::string& text);
 // changed setting that is allowed but may change the bits.
 std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now);
 
-// Whether the learning rate of a step depends on the length of the run.
+// Whether the learning rate of a step depends on the length of the run (total_samples).
 bool RateFollowsLength(const config::LearningRate& rate);
 
 }  // namespace muster

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "common/base/error.h"
+#include "common/checkpoint/resumable_config.h"
 #include "common/config/update_settings.h"
 
 namespace muster {
@@ -111,6 +112,29 @@ TEST(Schedule, ARunThatIsAllWarmup) {
       EXPECT_EQ(rate.At(warmup), 0.25);
       EXPECT_EQ(rate.At(warmup + 1), 0.25);
     }
+  }
+}
+
+// Otherwise a run that is resumed with another length would change its rate without a word.
+TEST(Schedule, WhatFollowsTheLengthIsKnown) {
+  using Rate = config::LearningRate;
+  for (int type = 1; type <= Rate::Type_MAX; ++type) {
+    config::LearningRate rate = Parse("base: 1 interval_samples: 100 plateau_patience: 1");
+    rate.set_type(Rate::Type(type));
+    const auto follows = [&] {
+      for (int64_t samples = 0; samples < 2000; samples += 100) {
+        for (const int64_t reductions : {0, 1}) {
+          if (LearningRateSchedule(rate, 1, 1000).At(samples, reductions) !=
+              LearningRateSchedule(rate, 1, 2000).At(samples, reductions)) {
+            return true;
+          }
+        }
+      }
+      return false;
+    };
+    EXPECT_EQ(RateFollowsLength(rate), follows()) << Rate::Type_Name(Rate::Type(type));
+    rate.set_total_samples(500);
+    EXPECT_FALSE(RateFollowsLength(rate) || follows()) << Rate::Type_Name(Rate::Type(type));
   }
 }
 
