@@ -197,7 +197,7 @@ void PrintEvaluation(const AnswerArguments& arguments) {
                    {"samples", batch.count},
                    {"loss", loss},
                    {"correct", sums.correct},
-                   {"correct_top5", sums.correct_top5},
+                   {"metrics", sums.metrics},
                    {"labels", std::vector(batch.labels, batch.labels + predicted.size())},
                    {"predicted", std::vector(predicted.begin(), predicted.end())}});
       });

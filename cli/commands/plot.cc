@@ -31,7 +31,7 @@ void DescribePlot(CLI::App& command, PlotOptions& options) {
       ->check(OneOf({"step", "epoch", "time"}))
       ->capture_default_str();
   AddOption(command, "--scalar", options.scalar, "NAME",
-            "Draw this scalar of a program of your own instead of the accuracy");
+            "Draw this scalar or metric (top5_accuracy) instead of the accuracy");
   command.footer(kPlotFooter);
 }
 

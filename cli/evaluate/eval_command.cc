@@ -56,12 +56,14 @@ bool CountsClasses(const EvalArguments& arguments, const OpenedModel& model,
 
 EvaluationSums::Added AddBlock(const nlohmann::json& line, EvaluationSums& sums) {
   const nlohmann::json& loss = line.at("loss");
+  std::vector<double> metrics;
+  for (const auto& sum : line.at("metrics")) metrics.push_back(sum.is_null() ? NAN : double{sum});
   const std::vector<uint32_t> labels = line.at("labels"), predicted = line.at("predicted");
   return sums.Add(line.at("block"), {.samples = line.at("samples"),
                                      .loss = loss.is_string() ? std::stod(loss.get<std::string>())
                                                               : loss.get<double>(),
                                      .correct = line.at("correct"),
-                                     .correct_top5 = line.at("correct_top5"),
+                                     .metrics = metrics,
                                      .labels = labels,
                                      .predicted = predicted});
 }
@@ -112,13 +114,11 @@ EvaluationReport ReportOf(const EvalArguments& arguments, const OpenedModel& mod
                           .sample = SampleNoun(job.config),
                           .workers = job.config.cluster().workers(),
                           .threads = job.config.worker().threads(),
-                          .scores = {.top5_accuracy = scores.top5_accuracy},
+                          .scores = {scores.accuracy, scores.loss, scores.scalars},
                           .reported = ReportedScores(metadata, set.name),
                           .class_names = job.class_names,
                           .all_classes = arguments.confusion,
                           .csv = arguments.csv};
-  report.scores.accuracy = scores.accuracy;
-  report.scores.loss = scores.loss;
   const ConfusionMatrix* const matrix = sums.confusion_matrix();
   // Outputs that are not finite predict no class, but the matrix cannot say that.
   if (matrix != nullptr && std::isfinite(scores.loss)) {

@@ -14,6 +14,7 @@
 #include "cli/text/wrapped.h"
 #include "common/base/json.h"
 #include "common/base/text.h"
+#include "common/plan/metrics.h"
 
 namespace muster {
 namespace {
@@ -187,7 +188,8 @@ std::string ComparedText(const EvaluationReport& report) {
 OrderedJson ScoresJson(const std::string& set, const Scores& scores) {
   OrderedJson json;
   json[set + "_accuracy"] = OrNull(scores.accuracy);
-  if (scores.top5_accuracy) json[set + "_top5_accuracy"] = *scores.top5_accuracy;
+  for (const auto& [name, sum] : scores.metrics)
+    json[set + "_" + MetricNamed(name)->Key()] = sum.Mean();
   json[set + "_loss"] = OrNull(scores.loss);
   return json;
 }
@@ -216,8 +218,7 @@ OrderedJson ClassesJson(const ConfusionCounts& counts, const std::vector<std::st
 }  // namespace
 
 std::optional<Scores> ReportedScores(const Metadata& metadata, const std::string& set) {
-  const Scores scores{
-      .accuracy = AccuracyOf(metadata, set), .top5_accuracy = {}, .loss = LossOf(metadata, set)};
+  const Scores scores{.accuracy = AccuracyOf(metadata, set), .loss = LossOf(metadata, set)};
   if (!scores.accuracy && !scores.loss) return std::nullopt;
   return scores;
 }
@@ -228,9 +229,6 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
     accuracy =
         fmt::format("{} ({})", FormatPercent(*report.scores.accuracy, 2), *report.scores.accuracy);
   }
-  if (report.scores.top5_accuracy) {
-    accuracy += ", top 5 " + FormatPercent(*report.scores.top5_accuracy, 2);
-  }
   std::vector<std::string> lines{
       report.described,
       Row("data", fmt::format("{} in {}", Plural(report.images, report.set + " " + report.sample),
@@ -238,6 +236,11 @@ std::vector<std::string> EvaluationLines(const EvaluationReport& report) {
       Row("workers", fmt::format("{} x {}", FormatCount(int64_t{report.workers}),
                                  Plural(int64_t{report.threads}, "thread")))};
   if (!accuracy.empty()) lines.push_back(Row(report.set + " accuracy", accuracy));
+  for (const auto& [name, sum] : report.scores.metrics) {
+    const double mean = sum.Mean();
+    lines.push_back(Row(report.set + " " + name,
+                        MetricNamed(name)->is_share ? FormatPercent(mean, 2) : Exact(mean)));
+  }
   lines.push_back(Row(report.set + " loss", Exact(report.scores.loss)));
   lines.push_back(Row("run's result", ComparedText(report)));
   if (!IsFinite(report.scores)) {

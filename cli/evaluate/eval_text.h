@@ -8,6 +8,7 @@
 
 #include "common/model/model_metadata.h"
 #include "common/plan/confusion_matrix.h"
+#include "common/plan/scalar_sums.h"
 
 namespace muster {
 
@@ -22,8 +23,8 @@ std::string ClassText(int64_t number, const std::vector<std::string>& names);
 
 struct Scores {
   std::optional<double> accuracy;  // empty for regressions
-  std::optional<double> top5_accuracy;
-  std::optional<double> loss;  // empty if unknown; may be not finite
+  std::optional<double> loss;      // empty if unknown; may be not finite
+  ScalarSums metrics = {};
 };
 
 struct EvaluationReport {

@@ -14,6 +14,7 @@
 #include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
+#include "common/plan/metrics.h"
 
 namespace muster {
 namespace {
@@ -247,6 +248,7 @@ void JobDisplay::Print(std::string line,
                        const google::protobuf::RepeatedPtrField<events::Scalar>& scalars) {
   constexpr size_t kColumns = 80;
   for (const events::Scalar& scalar : scalars) {
+    if (MetricNamed(scalar.name()) != nullptr) continue;  // EvaluationLine has it
     const std::string text = "  " + ScalarText(scalar);
     if (line.size() + text.size() > kColumns) console_.PrintRow(std::exchange(line, ""));
     line += text;
@@ -290,6 +292,9 @@ void JobDisplay::OnStarted(const events::Started& started) {
 }
 
 std::string ScalarText(const events::Scalar& scalar) {
+  const Metric* const metric = MetricNamed(scalar.name());
+  if (metric != nullptr && metric->is_share)
+    return scalar.name() + " " + FormatPercent(scalar.value(), 2);
   return scalar.name() +
          (scalar.has_value() ? fmt::format(" {:.4g}", scalar.value()) : " not finite");
 }
@@ -311,8 +316,9 @@ std::string EvaluationLine(const events::Evaluation& evaluation, int width) {
   if (at.has_step()) parts.push_back({0, "step " + FormatCount(at.step())});
   if (scores.has_accuracy())
     parts.push_back({0, Measure{validates, false}.Named(scores.accuracy())});
-  if (scores.has_top5_accuracy())
-    parts.push_back({1, "top 5 " + FormatPercent(scores.top5_accuracy(), 2)});
+  for (const events::Scalar& scalar : scores.scalars()) {
+    if (MetricNamed(scalar.name()) != nullptr) parts.push_back({1, ScalarText(scalar)});
+  }
   if (scores.has_loss()) parts.push_back({0, Measure{validates, true}.Named(scores.loss())});
   if (at.has_elapsed_s()) parts.push_back({3, "after " + FormatDuration(at.elapsed_s())});
   return FittedLine(std::move(parts), width);

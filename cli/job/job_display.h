@@ -75,7 +75,7 @@ std::string ProgressLine(const events::Progress& progress, int width, const char
 std::string IntervalLine(const events::Progress& progress, const char* sample = "image");
 
 // evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842  after 12 s
-// The time, the epoch and the top 5 are dropped if the line would be longer than `width`.
+// The time, the epoch and metrics are dropped if the line would be longer than `width`.
 std::string EvaluationLine(const events::Evaluation& evaluation,
                            int width = std::numeric_limits<int>::max());
 

@@ -92,7 +92,7 @@ std::string BalanceText(const events::StepShares& shares, int workers) {
   return text;
 }
 
-// ", accuracy 0.913, perplexity 4.2"
+// ", accuracy 0.913, perplexity 4.2", or ", top 5 98.40 %"
 std::string ScalarsText(const google::protobuf::RepeatedPtrField<events::Scalar>& scalars) {
   std::string text;
   for (const events::Scalar& scalar : scalars) text += ", " + ScalarText(scalar);
@@ -114,9 +114,9 @@ std::string ScoresText(const events::Summary& summary, const events::Scores& sco
     text += ", best " + FormatPercent(summary.best_accuracy(), 2);
     if (summary.has_best_step()) text += " at step " + FormatCount(summary.best_step());
   }
-  if (scores.has_top5_accuracy()) text += ", top 5 " + FormatPercent(scores.top5_accuracy(), 2);
+  text += ScalarsText(scores.scalars());
   if (scores.has_loss()) text += fmt::format(", loss {:.4f}", scores.loss());
-  return text + ScalarsText(scores.scalars());
+  return text;
 }
 
 std::string SpeedText(double images_per_second, int workers, const char* sample) {

@@ -23,6 +23,7 @@
 #include "common/base/text.h"
 #include "common/events/event_log.h"
 #include "common/events/metrics_line.h"
+#include "common/plan/metrics.h"
 
 namespace muster {
 namespace {
@@ -35,7 +36,7 @@ constexpr int kLevels = 3;  // runs/SERIES/seed-1
 constexpr double kStaleSeconds = 30;
 
 // Fields of an untrusted object: nothing, or "", if the field is missing or has another type.
-std::optional<double> NumberIn(const Json& object, const char* key) {
+std::optional<double> NumberIn(const Json& object, const std::string& key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) return std::nullopt;
   return found->get<double>();
@@ -86,10 +87,13 @@ void TakeNumbers(const Json& line, RunNumbers& numbers) {
   take("best_test_accuracy", numbers.test.best_accuracy);
 }
 
-// The scalars of a program that trains its own model.
-std::map<std::string, double> ScalarsIn(const Json& line, const char* key) {
+// The scalars of a program that trains its own model, or a network's metrics.
+std::map<std::string, double> ScalarsIn(const Json& line, const std::string& set) {
   std::map<std::string, double> scalars;
-  const auto found = line.find(key);
+  for (const Metric& metric : kMetrics) {
+    if (const auto value = NumberIn(line, set + metric.Key())) scalars[metric.Key()] = *value;
+  }
+  const auto found = line.find(set + "scalars");
   if (found == line.end() || !found->is_object()) return scalars;
   for (const auto& [name, value] : found->items()) {
     if (value.is_number()) scalars[Printable(name)] = value.get<double>();
@@ -104,9 +108,9 @@ MetricsRow RowOf(const Json& line) {
   row.epoch = NumberIn(line, "epoch");
   row.train_accuracy = NumberIn(line, "train_accuracy");
   row.learning_rate = NumberIn(line, "learning_rate");
-  row.scalars = ScalarsIn(line, "scalars");
-  row.test.scalars = ScalarsIn(line, "test_scalars");
-  row.validation.scalars = ScalarsIn(line, "validation_scalars");
+  row.scalars = ScalarsIn(line, "");
+  row.test.scalars = ScalarsIn(line, "test_");
+  row.validation.scalars = ScalarsIn(line, "validation_");
   return row;
 }
 

@@ -5,6 +5,7 @@
 
 #include "common/base/json.h"
 #include "common/base/utc_time.h"
+#include "common/plan/metrics.h"
 
 namespace muster {
 namespace {
@@ -26,9 +27,13 @@ void Put(Json& json, const events::StepParts& parts) {
   json["pull_ms"] = parts.pull_ms();
 }
 
-void Put(Json& json, const std::string& key,
+void Put(Json& json, const std::string& set,
          const google::protobuf::RepeatedPtrField<events::Scalar>& scalars) {
-  for (const events::Scalar& scalar : scalars) json[key][scalar.name()] = scalar.value();
+  for (const events::Scalar& scalar : scalars) {
+    const Metric* const metric = MetricNamed(scalar.name());
+    (metric == nullptr ? json[set + "scalars"][scalar.name()] : json[set + metric->Key()]) =
+        scalar.value();
+  }
 }
 
 void PutGpus(const events::Measured& measured, Json& json) {
@@ -56,7 +61,7 @@ void Put(Json& json, const events::Measured& measured) {
   json["skipped_steps"] = measured.skipped_steps();
   if (measured.has_loss_scale()) json["loss_scale"] = measured.loss_scale();
   PutGpus(measured, json);
-  Put(json, "scalars", measured.scalars());
+  Put(json, "", measured.scalars());
 }
 
 void Put(Json& json, const std::string& set, const events::Scores& scores) {
@@ -64,7 +69,7 @@ void Put(Json& json, const std::string& set, const events::Scores& scores) {
   if (scores.has_accuracy()) json[set + "_accuracy"] = scores.accuracy();
   if (scores.has_top5_accuracy()) json[set + "_top5_accuracy"] = scores.top5_accuracy();
   json[set + "_loss"] = scores.loss();
-  Put(json, set + "_scalars", scores.scalars());
+  Put(json, set + "_", scores.scalars());
 }
 
 const char* Name(events::MemberChange::Kind kind) {

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-inline constexpr uint32_t kProtocolVersion = 18;
+inline constexpr uint32_t kProtocolVersion = 19;
 
 // The maximum size of Ready.convolutions.
 inline constexpr size_t kMostConvolutionsBytes = 4096;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/plan/metrics.h"
+
 namespace muster {
 
 EvaluationSums::EvaluationSums(int64_t samples, int64_t block_size, int64_t classes,
@@ -19,9 +21,9 @@ Range EvaluationSums::SamplesOf(int64_t block) const {
 }
 
 EvaluationSums::Added EvaluationSums::Add(int64_t block, const EvaluatedSamples& result) {
-  const auto can_be = [&](int64_t count) { return count >= 0 && count <= result.samples; };
   if (block < 0 || block >= blocks() || result.samples != SamplesOf(block).size() ||
-      !can_be(result.correct) || !can_be(result.correct_top5)) {
+      result.correct < 0 || result.correct > result.samples ||
+      result.metrics.size() > kMetricCount) {
     return Added::kUnexpected;
   }
   if (Has(block)) return Added::kHere;
@@ -29,26 +31,28 @@ EvaluationSums::Added EvaluationSums::Add(int64_t block, const EvaluatedSamples&
                   !matrix_->Add(result.labels, result.predicted))) {
     return Added::kUnexpected;
   }
-  results_[static_cast<size_t>(block)] = {true, result.loss, result.correct, result.correct_top5,
-                                          result.scalars};
+  Block& here = results_[static_cast<size_t>(block)];
+  here = {true, result.loss, result.correct, result.scalars};
+  for (size_t m = 0; m < result.metrics.size(); ++m) {
+    if (!kMetrics[m].applies(classes_)) continue;
+    here.scalars[kMetrics[m].name] = {result.metrics[m], result.samples};
+  }
   ++done_;
   return Added::kNew;
 }
 
 EvaluationScores EvaluationSums::Scores() const {
-  double loss = 0;
-  int64_t correct = 0, correct_top5 = 0;
+  EvaluationScores scores;
+  int64_t correct = 0;
   for (const Block& block : results_) {
-    loss += block.loss;
+    scores.loss += block.loss;
     correct += block.correct;
-    correct_top5 += block.correct_top5;
+    AddScalarSums(block.scalars, scores.scalars);
   }
   const double n = static_cast<double>(samples_);
   // Without the sign of a NaN, which would print as "-nan".
-  EvaluationScores scores{.loss = std::isnan(loss) ? NAN : loss / n};
+  scores.loss = std::isnan(scores.loss) ? NAN : scores.loss / n;
   if (classes_ != 1) scores.accuracy = static_cast<double>(correct) / n;
-  for (const Block& block : results_) AddScalarSums(block.scalars, scores.scalars);
-  if (classes_ > 5) scores.top5_accuracy = static_cast<double>(correct_top5) / n;
   return scores;
 }
 

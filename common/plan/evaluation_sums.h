@@ -18,7 +18,7 @@ struct EvaluatedSamples {
   int64_t samples = 0;
   double loss = 0;  // sum over the samples
   int64_t correct = 0;
-  int64_t correct_top5 = 0;  // the label is among the five largest logits
+  std::span<const double> metrics = {};  // sums, in the order of metrics.h; empty: a program
   // The label and the prediction of each sample, in the order of the set. Empty if not requested.
   std::span<const uint32_t> labels = {}, predicted = {};
   ScalarSums scalars = {};
@@ -27,9 +27,7 @@ struct EvaluatedSamples {
 struct EvaluationScores {
   double loss = 0;                 // mean
   std::optional<double> accuracy;  // share of the samples; values have none
-  // Empty for five classes or fewer, because it would always be 1.
-  std::optional<double> top5_accuracy;
-  ScalarSums scalars = {};
+  ScalarSums scalars = {};         // with metrics
 };
 
 class EvaluationSums {
@@ -58,7 +56,7 @@ class EvaluationSums {
   struct Block {
     bool present = false;
     double loss = 0;
-    int64_t correct = 0, correct_top5 = 0;
+    int64_t correct = 0;
     ScalarSums scalars = {};
   };
   int64_t samples_, block_size_, classes_;

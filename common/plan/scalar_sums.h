@@ -1,5 +1,5 @@
 // Named quantities, such as an accuracy, that a program reports beside its loss (muster_add_scalar
-// in client/muster.h): sums over samples.
+// in client/muster.h), and the metrics of a network (metrics.h): sums over samples.
 #pragma once
 
 #include <cstddef>

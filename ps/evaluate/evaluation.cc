@@ -87,7 +87,7 @@ bool Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block, Time now)
       number, {.samples = block.samples(),
                .loss = block.loss(),
                .correct = block.correct(),
-               .correct_top5 = block.correct_top5(),
+               .metrics = {block.metric().data(), static_cast<size_t>(block.metric_size())},
                .labels = {block.label().data(), static_cast<size_t>(block.label_size())},
                .predicted = {block.predicted().data(), static_cast<size_t>(block.predicted_size())},
                .scalars = *scalars});
@@ -100,12 +100,7 @@ bool Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block, Time now)
 
 EvaluationResult Evaluation::Result() const {
   EvaluationScores scores = sums_.Scores();
-  return {.set = set_,
-          .version = version_,
-          .loss = scores.loss,
-          .accuracy = scores.accuracy,
-          .top5_accuracy = scores.top5_accuracy,
-          .scalars = std::move(scores.scalars)};
+  return {set_, version_, scores.loss, scores.accuracy, std::move(scores.scalars)};
 }
 
 }  // namespace muster

@@ -19,10 +19,9 @@ const char* SetName(wire::EvaluationSet set);
 
 struct EvaluationResult {
   wire::EvaluationSet set = wire::TEST;
-  int64_t version = 0;                  // version of the weights
-  double loss = 0;                      // mean over the samples
-  std::optional<double> accuracy;       // share of correct samples; regression has none
-  std::optional<double> top5_accuracy;  // see EvaluationScores
+  int64_t version = 0;             // version of the weights
+  double loss = 0;                 // mean over the samples
+  std::optional<double> accuracy;  // share of correct samples; regression has none
   ScalarSums scalars = {};
 
   // Some outputs or targets of the network are not finite. Such weights are never the best, and

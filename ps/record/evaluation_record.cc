@@ -1,6 +1,7 @@
 #include "ps/record/evaluation_record.h"
 
 #include "common/checkpoint/early_stop.h"
+#include "common/plan/metrics.h"
 #include "ps/record/scalar_fields.h"
 
 namespace muster {
@@ -12,7 +13,6 @@ checkpoint::Evaluated Kept(const EvaluationResult& result) {
   kept.set_accuracy(result.accuracy ? *result.accuracy : -result.loss);
   kept.set_by_loss(!result.accuracy);
   kept.set_loss(result.loss);
-  if (result.top5_accuracy) kept.set_top5_accuracy(*result.top5_accuracy);
   kept.set_validation(result.set == wire::VALIDATION);
   *kept.mutable_scalars() = KeptScalars(result.scalars);
   return kept;
@@ -23,8 +23,8 @@ EvaluationResult Restored(const checkpoint::Evaluated& kept) {
                           .version = kept.step(),
                           .loss = kept.loss()};
   if (!IsByLoss(kept)) result.accuracy = kept.accuracy();
-  if (kept.has_top5_accuracy()) result.top5_accuracy = kept.top5_accuracy();
   result.scalars = RestoredScalars(kept.scalars());
+  if (kept.has_top5_accuracy()) result.scalars[kMetrics[kTop5].name] = {kept.top5_accuracy(), 1};
   return result;
 }
 
@@ -33,7 +33,6 @@ EvaluationResult Restored(const checkpoint::Evaluated& kept) {
 events::Scores ScoresOf(const EvaluationResult& result) {
   events::Scores scores;
   if (result.accuracy) scores.set_accuracy(*result.accuracy);
-  if (result.top5_accuracy) scores.set_top5_accuracy(*result.top5_accuracy);
   scores.set_loss(result.loss);
   *scores.mutable_scalars() = MeansOf(result.scalars);
   return scores;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/plan/metrics.h"
 #include "ps/tensorboard/summaries.h"
 
 namespace muster {
@@ -9,10 +10,12 @@ namespace {
 
 using Scalars = google::protobuf::RepeatedPtrField<events::Scalar>;
 
-// The named scalars of programs.
-void AddNamed(tensorboard::Summary& summary, const std::string& prefix, const Scalars& scalars) {
+// The named scalars of programs, and metrics.
+void AddNamed(tensorboard::Summary& summary, const std::string& set, const Scalars& scalars) {
   for (const events::Scalar& scalar : scalars) {
-    if (scalar.has_value()) AddScalar(summary, prefix + scalar.name(), scalar.value());
+    const Metric* const metric = MetricNamed(scalar.name());
+    const std::string tag = metric == nullptr ? set + "/" + scalar.name() : metric->Tag(set);
+    if (scalar.has_value()) AddScalar(summary, tag, scalar.value());
   }
 }
 
@@ -37,17 +40,17 @@ void AddInterval(tensorboard::Summary& summary, const events::Log& log) {
   }
   if (measured.has_gpu_power_w()) AddScalar(summary, "run/gpu_power_w", measured.gpu_power_w());
   AddScalar(summary, kIntervalTag, log.at().epoch());
-  AddNamed(summary, "train/", measured.scalars());
+  AddNamed(summary, "train", measured.scalars());
 }
 
 void AddScores(tensorboard::Summary& summary, const std::string& set,
                const events::Scores& scores) {
   AddScalar(summary, "loss/" + set, scores.loss());
   if (scores.has_accuracy()) AddScalar(summary, "accuracy/" + set, scores.accuracy());
-  if (scores.has_top5_accuracy()) {
+  if (scores.has_top5_accuracy()) {  // of an older version
     AddScalar(summary, "accuracy/" + set + "_top5", scores.top5_accuracy());
   }
-  AddNamed(summary, set + "/", scores.scalars());
+  AddNamed(summary, set, scores.scalars());
 }
 
 }  // namespace

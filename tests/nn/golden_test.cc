@@ -69,7 +69,7 @@ class GoldenRun {
     const double expected = case_.At("loss")[0];
     EXPECT_NEAR(sums.loss, expected, kTolerance * std::abs(expected));
     EXPECT_EQ(sums.correct, static_cast<int64_t>(case_.At("correct")[0]));
-    EXPECT_EQ(sums.correct_top5, static_cast<int64_t>(case_.At("correct_top5")[0]));
+    EXPECT_EQ(sums.metrics[kTop5], static_cast<int64_t>(case_.At("correct_top5")[0]));
     int64_t predicted = 0;
     for (size_t i = 0; i < labels.size(); ++i) predicted += predictions[i] == labels[i];
     EXPECT_EQ(predicted, sums.correct);

@@ -18,7 +18,7 @@ TEST(MeanSquaredErrorTest, IsTheMeanOverTheClasses) {
   EXPECT_NEAR(run.sums.loss, 0.25 / 3 + 1.0 / 3, 1e-7);
   EXPECT_EQ(run.gradient, (std::vector<float>{1, 0, 0, 0, 0, -2}));  // 3 * 2 (x - t) / 3
   EXPECT_EQ(run.sums.correct, 1);
-  EXPECT_EQ(run.sums.correct_top5, 2);
+  EXPECT_EQ(run.sums.metrics[kTop5], 2);
   EXPECT_EQ(run.predictions, (std::vector<int32_t>{1, 0}));
 }
 

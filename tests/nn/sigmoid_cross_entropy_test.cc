@@ -39,7 +39,7 @@ TEST(SigmoidCrossEntropyTest, TakesOneLogitForThatOfClass1) {
   EXPECT_NEAR(run.sums.loss, 2 * right + 2 * (right + 2) + 2 * std::log(2.0), 1e-6);
   EXPECT_EQ(run.predictions, (std::vector<int32_t>{1, 0, 1, 0, 0, 0, 1}));
   EXPECT_EQ(run.sums.correct, 2);  // ties do not count
-  EXPECT_EQ(run.sums.correct_top5, 6);
+  EXPECT_EQ(run.sums.metrics[kTop5], 6);
   const auto sigmoid = static_cast<float>(1 / (1 + std::exp(-2.0)));
   EXPECT_NEAR(run.gradient[0], sigmoid - 1, 1e-7);
   EXPECT_NEAR(run.gradient[2], sigmoid, 1e-7);
@@ -64,7 +64,7 @@ TEST(SigmoidCrossEntropyTest, NeverHidesALogitThatIsNotFinite) {
       for (const std::vector<float>& logits : {std::vector<float>{bad}, {bad, 1}}) {
         EXPECT_FALSE(std::isfinite(RunLoss(logits, {label}).sums.loss));
         EXPECT_EQ(RunLoss(logits, {label}).sums.correct, 0);
-        EXPECT_EQ(RunLoss(logits, {label}).sums.correct_top5, 0);
+        EXPECT_EQ(RunLoss(logits, {label}).sums.metrics[kTop5], 0);
       }
     }
   }

@@ -48,7 +48,7 @@ TEST(SoftmaxCrossEntropyTest, AddsUpManySamples) {
   const LossRun got = RunLoss(logits, labels);
   EXPECT_NEAR(got.sums.loss, loss, 1e-6 * loss);
   EXPECT_EQ(got.sums.correct, 349);  // all even samples but the first, whose logit is also 0
-  EXPECT_EQ(got.sums.correct_top5, 350);
+  EXPECT_EQ(got.sums.metrics[kTop5], 350);
 }
 
 TEST(SoftmaxCrossEntropyTest, SmoothsLabels) {
@@ -96,13 +96,13 @@ TEST(SoftmaxCrossEntropyTest, CountsUniqueMaximaAtTheLabel) {
 
 TEST(SoftmaxCrossEntropyTest, CountsLabelsWithFewerThanFiveAsLarge) {
   const std::vector<float> logits = {1, 9, 8, 7, 6, 5, 0};
-  EXPECT_EQ(RunLoss(logits, {1}).sums.correct_top5, 1);
-  EXPECT_EQ(RunLoss(logits, {5}).sums.correct_top5, 1);
-  EXPECT_EQ(RunLoss(logits, {0}).sums.correct_top5, 0);
-  EXPECT_EQ(RunLoss(logits, {-1}).sums.correct_top5, 0);
-  EXPECT_EQ(RunLoss({1, 1, 1, 1, 1}, {4}).sums.correct_top5, 1);     // four others are equal
-  EXPECT_EQ(RunLoss({1, 1, 1, 1, 1, 1}, {4}).sums.correct_top5, 0);  // five
-  EXPECT_EQ(RunLoss({kNan, 1, 2}, {1}).sums.correct_top5, 0);
+  EXPECT_EQ(RunLoss(logits, {1}).sums.metrics[kTop5], 1);
+  EXPECT_EQ(RunLoss(logits, {5}).sums.metrics[kTop5], 1);
+  EXPECT_EQ(RunLoss(logits, {0}).sums.metrics[kTop5], 0);
+  EXPECT_EQ(RunLoss(logits, {-1}).sums.metrics[kTop5], 0);
+  EXPECT_EQ(RunLoss({1, 1, 1, 1, 1}, {4}).sums.metrics[kTop5], 1);     // four others are equal
+  EXPECT_EQ(RunLoss({1, 1, 1, 1, 1, 1}, {4}).sums.metrics[kTop5], 0);  // five
+  EXPECT_EQ(RunLoss({kNan, 1, 2}, {1}).sums.metrics[kTop5], 0);
 }
 
 TEST(SoftmaxCrossEntropyTest, PredictsTheFirstLargestLogit) {

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "common/plan/metrics.h"
+
 namespace muster {
 namespace {
 
@@ -33,17 +35,24 @@ TEST(EvaluationSumsTest, ABlockThatCannotBeIsRefused) {
   EXPECT_EQ(sums.Add(2, {.samples = 2}), Added::kUnexpected);
   EXPECT_EQ(sums.Add(0, {.samples = 3}), Added::kUnexpected);
   EXPECT_EQ(sums.Add(1, {.samples = 2, .correct = 3}), Added::kUnexpected);
-  EXPECT_EQ(sums.Add(1, {.samples = 2, .correct_top5 = -1}), Added::kUnexpected);
-  EXPECT_EQ(sums.Add(1, {.samples = 2, .correct = 1, .correct_top5 = 2}), Added::kNew);
+  EXPECT_EQ(sums.Add(1, {.samples = 2, .correct = -1}), Added::kUnexpected);
+  EXPECT_EQ(sums.Add(1, {.samples = 2, .metrics = std::array<double, kMetricCount + 1>()}),
+            Added::kUnexpected);
+  EXPECT_EQ(sums.Add(1, {.samples = 2, .correct = 1}), Added::kNew);
   EXPECT_EQ(sums.Add(1, {.samples = 2}), Added::kHere);
   EXPECT_EQ(sums.done(), 1);
 }
 
 TEST(EvaluationSumsTest, FiveClassesHaveNoTopFiveAndValuesNoAccuracy) {
-  EvaluationSums classes(4, 4, 5, false), values(4, 4, 1, false);
-  ASSERT_EQ(classes.Add(0, {.samples = 4, .loss = 2, .correct = 1, .correct_top5 = 4}),
-            Added::kNew);
-  EXPECT_FALSE(classes.Scores().top5_accuracy.has_value());
+  EvaluationSums classes(4, 4, 5, false), six(4, 4, 6, false), values(4, 4, 1, false);
+  std::array<double, kMetricCount> metrics{};
+  metrics[kTop5] = 3;
+  for (EvaluationSums* const sums : {&classes, &six}) {
+    const EvaluatedSamples block{.samples = 4, .loss = 2, .correct = 1, .metrics = metrics};
+    ASSERT_EQ(sums->Add(0, block), Added::kNew);
+    EXPECT_EQ(sums->Scores().scalars.contains("top 5"), sums == &six);
+  }
+  EXPECT_EQ(six.Scores().scalars["top 5"].Mean(), 0.75);
   EXPECT_EQ(classes.Scores().accuracy, 0.25);
   ASSERT_EQ(values.Add(0, {.samples = 4, .loss = 2}), Added::kNew);
   EXPECT_EQ(values.Scores().accuracy, std::nullopt);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/plan/evaluation_sums.h"
+#include "common/plan/metrics.h"
 
 namespace muster {
 namespace {
@@ -16,6 +17,14 @@ TEST(ScalarSumsTest, NamesAreShortAndPlain) {
   EXPECT_TRUE(IsScalarName(std::string(64, 'a')));
   EXPECT_FALSE(IsScalarName(std::string(65, 'a')));
   EXPECT_FALSE(IsScalarName(std::string_view("a\0", 2)));
+}
+
+// Otherwise a program's scalar would be shown as a metric.
+TEST(ScalarSumsTest, NoScalarOfAProgramIsAMetric) {
+  for (const Metric& metric : kMetrics) {
+    EXPECT_EQ(MetricNamed(metric.name), &metric);
+    EXPECT_FALSE(IsScalarName(metric.name)) << metric.name;
+  }
 }
 
 TEST(ScalarSumsTest, TheMeanIsOverTheSamplesThatReportIt) {

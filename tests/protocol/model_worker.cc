@@ -269,7 +269,6 @@ Saying ModelWorker::BlockOf(const ModelOrder& order, int64_t block) const {
   result.set_set(order.set);
   result.set_loss(ModelJob::BlockLoss(order.version, order.set, block) + (intact ? 0 : 1));
   result.set_correct(0);
-  result.set_correct_top5(0);
   saying.words = fmt::format("reports block {} of the {} set of W({}){}", block, SetName(order.set),
                              order.version, intact ? "" : ", from overwritten weights");
   return saying;

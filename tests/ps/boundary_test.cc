@@ -63,7 +63,6 @@ class Boundary : public RunDirs {
       block.set_samples(kBlock);
       block.set_loss(loss);
       block.set_correct(number + more_correct);
-      block.set_correct_top5(kBlock);
       EXPECT_EQ(job.run().OnEvaluatedBlock(0, block, HandRun::Now()), "");
     }
   }
@@ -193,7 +192,6 @@ TEST_F(Boundary, BlocksOfWeightsThatDoNotExistYetAreDropped) {
   block.set_samples(kBlock);
   block.set_loss(1);
   block.set_correct(1);
-  block.set_correct_top5(kBlock);
   EXPECT_NE(job.run().OnEvaluatedBlock(0, block, HandRun::Now()), "");
   for (const auto& task : tasks) job.PushAll(0, task);
   job.Settle();

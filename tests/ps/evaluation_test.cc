@@ -20,7 +20,7 @@ namespace {
 using ::testing::StartsWith;
 
 wire::EvaluatedBlock Block(uint32_t number, int64_t samples, double loss, int64_t correct,
-                           int64_t correct_top5, const std::vector<uint32_t>& labels = {},
+                           double top5, const std::vector<uint32_t>& labels = {},
                            const std::vector<uint32_t>& predicted = {}) {
   wire::EvaluatedBlock block;
   block.set_version(7);
@@ -28,7 +28,7 @@ wire::EvaluatedBlock Block(uint32_t number, int64_t samples, double loss, int64_
   block.set_samples(samples);
   block.set_loss(loss);
   block.set_correct(correct);
-  block.set_correct_top5(correct_top5);
+  block.add_metric(top5);
   for (const uint32_t label : labels) block.add_label(label);
   for (const uint32_t class_number : predicted) block.add_predicted(class_number);
   return block;
@@ -175,7 +175,6 @@ TEST(EvaluationTest, SumsBlocksOfAllRanks) {
   EXPECT_FALSE(evaluation.Complete());
   EXPECT_FALSE(Takes(evaluation, 1, Block(2, 4, 0, 0, 0)));  // the block has 2 samples
   EXPECT_FALSE(Takes(evaluation, 1, Block(2, 2, 0, 3, 0)));
-  EXPECT_FALSE(Takes(evaluation, 1, Block(2, 2, 0, 0, 3)));
   EXPECT_FALSE(Takes(evaluation, 1, Block(2, 2, 0, -1, 0)));
   wire::EvaluatedBlock other_version = Block(2, 2, 0.5, 1, 2);
   other_version.set_version(8);
@@ -190,7 +189,7 @@ TEST(EvaluationTest, SumsBlocksOfAllRanks) {
   EXPECT_EQ(result.version, 7);
   EXPECT_DOUBLE_EQ(result.loss, 0.35);
   EXPECT_EQ(result.accuracy, 0.5);
-  EXPECT_DOUBLE_EQ(result.top5_accuracy.value(), 0.8);
+  EXPECT_DOUBLE_EQ(result.scalars.at("top 5").Mean(), 0.8);
   EXPECT_EQ(result.scalars.at("a").Mean(), 1.5);
   EXPECT_EQ(evaluation.confusion_matrix(), nullptr);
 }
@@ -377,6 +376,27 @@ TEST(ProgressTest, KeepsTheFirstBestAndTheLastEvaluation) {
   EXPECT_EQ(summary["best_step"], 4);
   EXPECT_EQ(summary["stopped_early"], false);
   EXPECT_FALSE(summary.contains("test_top5_accuracy"));
+}
+
+// As a scalar, and as versions before protocol 19 kept it.
+TEST(ProgressTest, AMetricHasItsKeyAfterAResume) {
+  Progress progress;
+  progress.Begin({.train_samples = 8, .global_batch = 4, .total_steps = 9, .slices = 1}, 1);
+  progress.EndEvaluation(
+      {.version = 2, .accuracy = 0.25, .scalars = {{"top 5", {3, 4}}, {"a", {1, 2}}}});
+  checkpoint::Progress kept = progress.Keep(), old = kept;
+  old.mutable_last_evaluation()->mutable_scalars()->RemoveLast();
+  old.mutable_last_evaluation()->set_top5_accuracy(0.75);
+  for (const checkpoint::Progress& state : {kept, old}) {
+    Progress resumed;
+    resumed.Restore(state);
+    const auto line = MetricsLine(resumed.EvaluationLine(*resumed.evaluations().last()));
+    EXPECT_EQ(line["test_top5_accuracy"], 0.75);
+    EXPECT_EQ(line["test_scalars"].dump(), R"({"a":0.5})");
+  }
+  events::Evaluation old_event;
+  old_event.mutable_test()->set_top5_accuracy(0.75);
+  EXPECT_EQ(MetricsLine(old_event)["test_top5_accuracy"], 0.75);
 }
 
 TEST(ProgressTest, ScalarsAreMeansOfIntervalsWithoutSkippedSteps) {

@@ -115,7 +115,6 @@ void SimulatedWorker::Evaluate(const Order& order) {
     result.set_samples(order.block_size);
     result.set_loss(ModelJob::BlockLoss(order.version, order.set, block) + (intact ? 0 : 1));
     result.set_correct(0);
-    result.set_correct_top5(0);
     if (!client_->ReportEvaluated(result)) return;
   }
 }

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "common/graph/layer_specs.h"
+#include "common/plan/metrics.h"
 
 namespace muster {
 
@@ -20,7 +21,20 @@ struct LossSums {
   // Counts samples whose largest logit is the label's, without ties. A single logit belongs to
   // class 1; the logit of class 0 is then 0 (Layer::first_class).
   int64_t correct = 0;
-  int64_t correct_top5 = 0;  // counts samples with fewer than five other logits ≥ the label's
+  double metrics[kMetricCount] = {};  // one that does not apply to the network may have any value
+
+  // Adds a sample. `rank` counts the logits that are at least the label's, with itself; 0 without a
+  // label, or if a logit is not finite. CUDA kernels also call this.
+  constexpr void Add(double sample_loss, int64_t rank) {
+    loss += sample_loss;
+    correct += rank == 1;
+    metrics[kTop5] += rank >= 1 && rank <= 5;
+  }
+  constexpr void Add(const LossSums& more) {
+    loss += more.loss;
+    correct += more.correct;
+    for (int m = 0; m < kMetricCount; ++m) metrics[m] += more.metrics[m];
+  }
 };
 
 // Copies of a tower's weights in other layouts: reordered or transformed. They do not depend on

@@ -226,9 +226,10 @@ Made RunLoss(Backend& backend, const Layer& layer, const OpOptions& options, con
   const auto of_samples = [&](auto sum) {
     return static_cast<float>(static_cast<double>(sum) / bench.copies());
   };
+  std::vector<float> counts{of_samples(sums.correct)};
+  for (const double sum : sums.metrics) counts.push_back(of_samples(sum));
   Made made{{"the sum of the losses", {of_samples(sums.loss)}},
-            {"the number of correct predictions",
-             {of_samples(sums.correct), of_samples(sums.correct_top5)}}};
+            {"the number of correct predictions", counts}};
   bench.DownloadActivations(made, "the gradient of the logits", gradient, in);
   return made;
 }

@@ -84,7 +84,7 @@ bool Trainer::ReportBlock(const PreparedBatch& batch, const LossSums& sums) {
   result.set_samples(batch.count);
   result.set_loss(sums.loss);
   result.set_correct(sums.correct);
-  result.set_correct_top5(sums.correct_top5);
+  for (const double sum : sums.metrics) result.add_metric(sum);
   if (work_.order.predictions) {
     const auto count = static_cast<size_t>(batch.count);
     for (const int32_t label : std::span(batch.labels, count)) {

@@ -80,8 +80,11 @@ TEST(EvalText, SaysWhetherTheRunReportedTheSame) {
   report.reported = Scores{.accuracy = 0.3, .loss = 0.1 + 0.2};
   EXPECT_THAT(Join(EvaluationLines(report), "\n"), HasSubstr("identical"));
   report.reported->loss = 0.3;
+  report.scores.metrics["top 5"] = {9, 10};
+  EXPECT_EQ(nlohmann::json::parse(EvaluationJson(report))["test_top5_accuracy"], 0.9);
   EXPECT_THAT(Join(EvaluationLines(report), "\n"),
-              AllOf(HasSubstr("accuracy 0.3, loss 0.3; "), Not(HasSubstr("identical"))));
+              AllOf(HasSubstr("accuracy 0.3, loss 0.3; "), HasSubstr("test top 5     90.00 %"),
+                    Not(HasSubstr("identical"))));
   EXPECT_EQ(nlohmann::json::parse(EvaluationJson(report))["same_as_reported"], false);
 }
 

@@ -25,7 +25,7 @@ class EvaluationOnACardTest : public GpuJobTest {
         << static_cast<char>(header.size()) << std::string(7, '\0') << header
         << std::string(32, '\0');
     Worker(0, std::string("dump:asked;touch:here-0;until:go;print:") +
-                  R"({"block":0,"samples":4,"loss":2,"correct":1,"correct_top5":4,)" +
+                  R"({"block":0,"samples":4,"loss":2,"correct":1,"metrics":[4],)" +
                   R"("labels":[0,0,1,1],"predicted":[0,1,0,0]};exit:0)");
     IdleCards(2);
   }

@@ -102,6 +102,12 @@ TEST(ProgressLineTest, Evaluation) {
             "evaluation  epoch 1.00  step 391  test accuracy 55.12 %  test loss 1.2842");
   EXPECT_EQ(EvaluationLine(evaluation, 10),
             "evaluation  step 391  test accuracy 55.12 %  test loss 1.2842");
+  events::Scalar& top5 = *evaluation.mutable_test()->add_scalars();
+  top5.set_name("top 5");
+  top5.set_value(0.954);
+  EXPECT_EQ(EvaluationLine(evaluation, 80),
+            "evaluation  step 391  test accuracy 55.12 %  top 5 95.40 %  test loss 1.2842");
+  evaluation.mutable_test()->clear_scalars();
   *evaluation.mutable_validation() = evaluation.test();
   evaluation.clear_test();
   EXPECT_EQ(EvaluationLine(evaluation),

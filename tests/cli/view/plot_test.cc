@@ -67,7 +67,8 @@ TEST_F(PlotTest, AScalarTakesThePlaceOfTheAccuracy) {
   const std::string dir =
       MakeRun("own", {with(IntervalText(10, 2), R"(,"scalars":{"f1":0.5,"nan":null})"),
                       with(IntervalText(20, 1), R"(,"scalars":{"f1":0.75})"),
-                      with(LossText(20, "test", 0.5), R"(,"test_scalars":{"f1":0.625,"top":7})")});
+                      with(LossText(20, "test", 0.5),
+                           R"(,"test_top5_accuracy":0.5,"test_scalars":{"f1":0.625})")});
   EXPECT_EQ(PlotRuns({.run_dirs = {dir}, .scalar = "f1"}), 0);
   EXPECT_THAT(ReadBytes(dir + "/plot.svg"), AllOf(HasSubstr(">f1 ("), Not(HasSubstr(">accuracy")),
                                                   HasSubstr(">0.75<"), HasSubstr("<circle")));
@@ -76,8 +77,9 @@ TEST_F(PlotTest, AScalarTakesThePlaceOfTheAccuracy) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
-    EXPECT_THAT(error.what(),
-                HasSubstr("--scalar f2: no such scalar in these runs; they have: f1, top"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("--scalar f2: no such scalar in these runs; they have: f1, top5_accuracy"));
   }
 }
 

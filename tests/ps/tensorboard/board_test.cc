@@ -62,7 +62,7 @@ class BoardTest : public ::testing::Test {
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
         R"(evaluation {
              measured { train_loss: 1.5 scalars { name: "top/5" value: 7 } }
-             test { loss: 2 scalars { name: "top/5" value: 0.25 } }
+             test { loss: 2 scalars { name: "top/5" value: 0.25 } scalars { name: "top 5" value: 0.5 } }
            })",
         &event));
     event.mutable_evaluation()->mutable_at()->set_step(step);
@@ -128,6 +128,7 @@ TEST_F(BoardTest, ScalarsOfIntervalsAndEvaluations) {
   EXPECT_EQ(scalar("train/top/5"), 0.5F);
   EXPECT_EQ(ValuesOf(events, "train/top/5").size(), 2u) << "one of each interval";
   EXPECT_EQ(scalar("test/top/5"), 0.25F);
+  EXPECT_EQ(scalar("accuracy/test_top5"), 0.5F);
   EXPECT_EQ(ValuesOf(events, "train/nan").size(), 0u);
   EXPECT_EQ(ValuesOf(events, "accuracy/test")[0].step, 20);
   // The mean of each rank's reports since the last line. Ranks without reports are left out.

@@ -12,9 +12,9 @@ namespace muster::cpu {
 
 struct SampleResult {
   double loss = 0;
-  bool correct = false, correct_top5 = false;  // as in LossSums
-  int32_t prediction = 0;                      // the class of the first largest logit
-  bool finite = true;                          // whether all logits are finite
+  int64_t rank = 0;        // as in LossSums::Add
+  int32_t prediction = 0;  // the class of the first largest logit
+  bool finite = true;      // whether all logits are finite
 };
 
 // Computes everything except the loss.
@@ -27,10 +27,7 @@ inline SampleResult CountSample(std::span<const float> logits, int32_t label) {
     result.finite &= std::isfinite(logits[j]);
   }
   if (label == kNoLabel || !result.finite) return result;
-  int64_t as_large = 0;
-  for (const float x : logits) as_large += x >= logits[static_cast<size_t>(label)];
-  result.correct = as_large == 1;  // only the label's own logit
-  result.correct_top5 = as_large <= 5;
+  for (const float x : logits) result.rank += x >= logits[static_cast<size_t>(label)];
   return result;
 }
 
@@ -38,9 +35,7 @@ inline SampleResult CountSample(std::span<const float> logits, int32_t label) {
 inline LossSums AddUp(const std::vector<SampleResult>& results, int32_t* predictions) {
   LossSums sums;
   for (size_t n = 0; n < results.size(); ++n) {
-    sums.loss += results[n].loss;
-    sums.correct += results[n].correct;
-    sums.correct_top5 += results[n].correct_top5;
+    sums.Add(results[n].loss, results[n].rank);
     if (predictions != nullptr) predictions[n] = results[n].prediction;
   }
   return sums;

@@ -20,7 +20,7 @@ class ValueError final : public LossOp {
     *sums = {};
     for (int64_t n = 0; n < batch_; ++n) {
       const double difference = Difference(x[n], args.labels[n]);
-      sums->loss += difference * difference;
+      sums->Add(difference * difference, 0);
       if (predictions != nullptr) predictions[n] = 0;
     }
   }

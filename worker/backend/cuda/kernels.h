@@ -258,7 +258,7 @@ void GroupNormInputGradient(const Target& target, const GroupShape& shape, const
 // loss.cu
 struct SampleLoss {
   double loss;
-  int32_t correct, correct_top5;
+  int32_t rank;  // as in LossSums::Add
 };
 struct LossBatch {
   int samples, outputs, first_class;  // as Layer::first_class

@@ -14,7 +14,8 @@ namespace {
 struct Counted {
   int prediction;  // the first of the largest logits
   float largest;
-  bool finite, correct, correct_top5;
+  bool finite;
+  int rank;  // as in LossSums::Add
 };
 
 template <typename T>
@@ -37,15 +38,12 @@ __device__ Counted CountSample(const T* logits, int label, int classes) {
       prediction = where;
     }
   }
-  Counted counted{prediction, largest, WarpSum(bad) == 0, false, false};
-  const bool counts = counted.finite && label >= 0 && label < classes;
+  const bool finite = WarpSum(bad) == 0, counts = finite && label >= 0 && label < classes;
   const float own = counts ? ToFloat(logits[label]) : 0;
   int as_large = 0;
   for (int j = Lane(); j < classes; j += 32) as_large += ToFloat(logits[j]) >= own ? 1 : 0;
   as_large = WarpSum(as_large);
-  counted.correct = counts && as_large == 1;  // only the label's own logit
-  counted.correct_top5 = counts && as_large <= 5;
-  return counted;
+  return {prediction, largest, finite, counts ? as_large : 0};
 }
 
 // Like CountSample, for a single logit x of class 1. Uses the logits 0 and x.
@@ -53,7 +51,7 @@ template <typename T>
 __device__ Counted CountAgainstZero(const T* logit, int label) {
   const float x = ToFloat(*logit);
   const bool finite = isfinite(x), counts = finite && (label == 0 || label == 1);
-  return {x > 0 ? 1 : 0, fmaxf(x, 0.0f), finite, counts && (label == 1 ? x > 0 : x < 0), counts};
+  return {x > 0 ? 1 : 0, fmaxf(x, 0.0f), finite, counts ? 2 - (label == 1 ? x > 0 : x < 0) : 0};
 }
 
 // An invalid label makes the loss NaN, like a non-finite logit, so that it is noticed.
@@ -143,8 +141,7 @@ __global__ void MUSTER_FOUR_BLOCKS SampleLossKernel(Spec spec, LossArgs args, Lo
                            outputs, batch.probabilities + n * outputs);
     }
     if (Lane() == 0) {
-      batch.results[n] = {broken ? NAN : loss, counted.correct ? 1 : 0,
-                          counted.correct_top5 ? 1 : 0};
+      batch.results[n] = {broken ? NAN : loss, counted.rank};
       if (predictions != nullptr) predictions[n] = counted.prediction;
     }
   }
@@ -183,7 +180,7 @@ __global__ void ValueLossKernel(LossArgs args, SampleLoss* results, int32_t* pre
                                 int64_t samples) {
   for (int64_t n = ThreadInGrid(); n < samples; n += ThreadsOfGrid()) {
     const double difference = ValueDifference<T>(args, n);
-    results[n] = {difference * difference, 0, 0};
+    results[n] = {difference * difference, 0};
     if (predictions != nullptr) predictions[n] = 0;
   }
 }
@@ -200,32 +197,18 @@ __global__ void ValueGradientKernel(LossArgs args, float scale, bool after_relu,
 
 // Runs as one block: each thread adds some samples in order, then a tree adds the threads' sums.
 __global__ void AddUpKernel(const SampleLoss* results, LossSums* sums, int batch) {
-  __shared__ double loss[kBlock];
-  __shared__ int correct[kBlock], correct_top5[kBlock];
+  __shared__ double shared[kBlock * sizeof(LossSums) / sizeof(double)];
+  auto* const parts = reinterpret_cast<LossSums*>(shared);
   const int me = static_cast<int>(threadIdx.x);
-  double my_loss = 0;
-  int my_correct = 0, my_top5 = 0;
-  for (int n = me; n < batch; n += kBlock) {
-    my_loss += results[n].loss;
-    my_correct += results[n].correct;
-    my_top5 += results[n].correct_top5;
-  }
-  loss[me] = my_loss;
-  correct[me] = my_correct;
-  correct_top5[me] = my_top5;
+  LossSums mine;
+  for (int n = me; n < batch; n += kBlock) mine.Add(results[n].loss, results[n].rank);
+  parts[me] = mine;
   __syncthreads();
   for (int half = kBlock / 2; half > 0; half /= 2) {
-    if (me < half) {
-      loss[me] += loss[me + half];
-      correct[me] += correct[me + half];
-      correct_top5[me] += correct_top5[me + half];
-    }
+    if (me < half) parts[me].Add(parts[me + half]);
     __syncthreads();
   }
-  if (me != 0) return;
-  sums->loss = loss[0];
-  sums->correct = correct[0];
-  sums->correct_top5 = correct_top5[0];
+  if (me == 0) *sums = parts[0];
 }
 
 }  // namespace
