@@ -106,6 +106,8 @@ const Format& FormatOf(const config::Data& data) {
   static const Format image_folder{
       PhotoShape, [](const config::Data&) { return int64_t{0}; }, FolderNames,
       "a folder of JPEG or PNG files for each class, in DIR/train and DIR/val or in DIR itself"};
+  static const Format fashion_mnist{MnistShape, Ten, Digits,
+                                    "`muster data get fashion-mnist DIR` downloads Fashion-MNIST"};
   static const Format npz{NpzShape,
                           [](const config::Data& of) { return int64_t{of.npz().classes()}; },
                           [](const config::Data&) { return std::vector<std::string>(); },
@@ -118,7 +120,7 @@ const Format& FormatOf(const config::Data& data) {
     case config::Data::CIFAR10:
       return cifar10;
     case config::Data::MNIST:
-      return mnist;
+      return MnistSetOf(data) == MnistSet::kDigits ? mnist : fashion_mnist;
     case config::Data::SYNTHETIC:
       return synthetic;
     case config::Data::NPZ:
@@ -144,6 +146,13 @@ Shape InputShape(const config::Data& data) {
   if (data.preprocess().has_crop_height()) {
     shape.height = data.preprocess().crop_height();
     shape.width = data.preprocess().crop_width();
+MnistSet MnistSetOf(const config::Data& data) {
+  const bool has_clothes = std::ranges::any_of(data.class_names(), [](const std::string& name) {
+    return ::strcasecmp(name.c_str(), "Trouser") == 0 || ::strcasecmp(name.c_str(), "Sneaker") == 0;
+  });
+  return has_clothes ? MnistSet::kFashion : MnistSet::kDigits;
+}
+
   }
   return shape;
 }

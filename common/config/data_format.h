@@ -34,6 +34,10 @@ bool NeedsFiles(const config::Data& data);
 // Throws Error(kUsage) with advice on how to get the data if data.dir is needed and missing.
 void RequireDataDir(const config::Data& data);
 
+// The two sets whose files have the same names. The names of the classes tell which one is meant.
+enum class MnistSet { kDigits, kFashion };
+MnistSet MnistSetOf(const config::Data& data);
+
 // Fills in missing settings that the format or its files provide: data.class_names, if there is one
 // name per class, and data.npz. Throws Error(kData) if an IMAGE_FOLDER or NPZ cannot be read.
 void ResolveFromFiles(config::Data& data);

@@ -216,6 +216,44 @@ TEST_F(MnistTest, TheConfigSaysTheSizeAndTheFilesMustAgree) {
   ExpectTheGoodSet(OpenDatasets(data, 1));
 }
 
+TEST_F(MnistTest, UsualNamesAndFoldersAreFound) {
+  for (const char* folder : {"raw", "MNIST/raw"}) {
+    SCOPED_TRACE(folder);
+    const TempDir other;
+    fs::create_directories(other / folder);
+    for (const auto& file : fs::directory_iterator(dir_.string())) {
+      std::string name = file.path().filename();
+      if (name.starts_with("t10k")) name.replace(name.find("-idx"), 1, ".");
+      fs::copy(file.path(), other / folder / name);
+      fs::create_directory(other / file.path().filename());  // as in Kaggle's archive
+    }
+    ExpectTheGoodSet(OpenMnist(other.string()));
+  }
+}
+
+TEST_F(MnistTest, ASetUnderAnothersNameIsNoticed) {
+  const auto write = [&](const std::string& labels) {
+    Write("train-images-idx3-ubyte", Idx({10, 5, 4}, Noise(200, 1)));
+    Write("train-labels-idx1-ubyte", Idx({10}, labels));
+  };
+  write({5, 0, 4, 1, 9, 2, 1, 3, 1, 4});  // the first of MNIST
+  EXPECT_EQ(Open().remark, "");
+  config::Data data;
+  data.set_format(config::Data::MNIST);
+  data.add_class_names("sneaker");
+  EXPECT_MUSTER_ERROR(RequireDataDir(data), ExitCode::kUsage, HasSubstr("data get fashion-mnist"));
+  data.set_dir(dir_.string());
+  data.mutable_mnist()->set_image_height(5);
+  data.mutable_mnist()->set_image_width(4);
+  EXPECT_MUSTER_ERROR(OpenDatasets(data, 1), ExitCode::kData, HasSubstr("data get fashion-mnist"));
+  write({9, 0, 0, 3, 0, 2, 7, 2, 5, 5});  // the first of Fashion-MNIST
+  EXPECT_EQ(OpenDatasets(data, 1).remark, "");
+  EXPECT_NE(Open().remark, "");
+  fs::remove(dir_ / "train-labels-idx1-ubyte");
+  WriteBytes(dir_ / "mnist.npz", "");
+  EXPECT_MUSTER_ERROR(Open(), ExitCode::kData, HasSubstr("data.format=NPZ"));
+}
+
 // The real files, if MUSTER_MNIST names their directory.
 TEST(RealMnist, Loads) {
   const char* dir = std::getenv("MUSTER_MNIST");

@@ -103,7 +103,8 @@ std::shared_ptr<const Dataset> OpenTest(const std::string& dir) {
 }
 constexpr Format kFormats[] = {
     {WriteCifar10, OpenCifar10, OpenTest<OpenCifar10Test>},
-    {WriteMnist, OpenMnist, OpenTest<OpenMnistTest>},
+    {WriteMnist, [](const std::string& dir) { return OpenMnist(dir); },
+     [](const std::string& dir) -> std::shared_ptr<const Dataset> { return OpenMnistTest(dir); }},
     {WriteNpz, [](const std::string& dir) { return OpenNpz(NpzIn(dir)); },
      [](const std::string& dir) { return OpenNpzTest(NpzIn(dir), 1).test; }}};
 

@@ -42,7 +42,10 @@ Reader ReaderOf(const config::Data& data) {
     case config::Data::CIFAR10:
       return {InDir(OpenCifar10), OnlyTest(OpenCifar10Test), Cifar10Remedy};
     case config::Data::MNIST:
-      return {InDir(OpenMnist), OnlyTest(OpenMnistTest)};
+      return {[](const config::Data& of, uint64_t) { return OpenMnist(of.dir(), MnistSetOf(of)); },
+              [](const config::Data& of, uint64_t) {
+                return Datasets{.train = nullptr, .test = OpenMnistTest(of.dir(), MnistSetOf(of))};
+              }};
     case config::Data::IMAGE_FOLDER:
       return {OpenImageFolder, OpenImageFolderTest};
     case config::Data::NPZ:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/text.h"
 #include "worker/data/byte_reader.h"
 
 namespace muster {
@@ -20,11 +21,37 @@ namespace fs = std::filesystem;
 constexpr const char* kTrain = "train";
 constexpr const char* kTest = "t10k";
 
+struct Published {
+  const char *name, *command, *torchvision_folder;
+  std::array<uint8_t, 10> first_train_labels, first_test_labels;  // tell the sets apart
+};
+
+constexpr Published kPublished[] = {
+    {"MNIST", "mnist", "MNIST/raw", {5, 0, 4, 1, 9, 2, 1, 3, 1, 4}, {7, 2, 1, 0, 4, 1, 4, 9, 5, 9}},
+    {"Fashion-MNIST",
+     "fashion-mnist",
+     "FashionMNIST/raw",
+     {9, 0, 0, 3, 0, 2, 7, 2, 5, 5},
+     {9, 2, 1, 1, 6, 1, 4, 6, 5, 7}}};
+
+const Published& Of(MnistSet set) { return kPublished[static_cast<size_t>(set)]; }
+
 struct IdxFile {
   std::string path;
   std::vector<int64_t> dimensions;
   std::vector<uint8_t> elements;
 };
+
+bool IsFrom(MnistSet set, const Dataset& found) {
+  const auto begins_with = [&](const std::array<uint8_t, 10>& first) {
+    bool same = found.size() >= std::ssize(first);
+    for (size_t i = 0; same && i < first.size(); ++i) {
+      same = found.Label(static_cast<int64_t>(i)) == first[i];
+    }
+    return same;
+  };
+  return begins_with(Of(set).first_train_labels) || begins_with(Of(set).first_test_labels);
+}
 
 uint32_t BigEndian(const uint8_t* bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
@@ -116,25 +143,38 @@ class MnistDataset final : public Dataset {
 
 bool IsThere(const fs::path& path) {
   std::error_code ignored;  // an unreadable path counts as missing
-  return fs::exists(path, ignored);
+  return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
 }
 
-// Returns the path of the file or of its compressed version, or "" if neither exists.
-std::string Find(const fs::path& dir, const std::string& name) {
-  for (const std::string& candidate : {name, name + ".gz"}) {
-    if (IsThere(dir / candidate)) return (dir / candidate).string();
+// Returns the path of the file under one of its names, or "" if there is none.
+std::string Find(const fs::path& dir, const std::string& name, MnistSet set) {
+  std::string dotted = name;
+  dotted.replace(dotted.find("-idx"), 1, ".");
+  for (const char* folder : {"", "raw", Of(set).torchvision_folder}) {
+    for (const std::string& candidate : {name, name + ".gz", dotted, dotted + ".gz"}) {
+      const fs::path path = dir / folder / candidate;
+      if (IsThere(path)) return path.string();
+    }
   }
   return "";
 }
 
-std::unique_ptr<Dataset> OpenPart(const std::string& dir, const std::string& part) {
+// Keras's file, which another format reads.
+std::string HintAtNpz(const fs::path& dir) {
+  const fs::path npz = dir.extension() == ".npz" ? dir : dir / "mnist.npz";
+  if (!IsThere(npz)) return "";
+  return fmt::format(", or read {0} with --data {0} --set data.format=NPZ",
+                     ShellWord(npz.string()));
+}
+
+std::unique_ptr<Dataset> OpenPart(const std::string& dir, const std::string& part, MnistSet set) {
   const auto read = [&](const std::string& name, size_t dimensions) {
-    const std::string path = Find(dir, name);
+    const std::string path = Find(dir, name, set);
     if (path.empty()) {
       throw Error(ExitCode::kData,
-                  "{}: no MNIST data set: expected {} or {}.gz, found neither. Download it with "
-                  "`muster data get mnist DIR`",
-                  dir, name, name);
+                  "{}: no {} data set: expected {} or {}.gz, found neither. Download it with "
+                  "`muster data get {} DIR`{}",
+                  dir, Of(set).name, name, name, Of(set).command, HintAtNpz(dir));
     }
     return ReadIdx(path, dimensions);
   };
@@ -152,20 +192,33 @@ std::unique_ptr<Dataset> OpenPart(const std::string& dir, const std::string& par
                 "not from MNIST",
                 labels.path, kMnistClasses - 1, *wrong, wrong - labels.elements.begin());
   }
-  return std::make_unique<MnistDataset>(std::move(images), std::move(labels));
+  auto found = std::make_unique<MnistDataset>(std::move(images), std::move(labels));
+  if (set == MnistSet::kFashion && IsFrom(MnistSet::kDigits, *found)) {
+    throw Error(ExitCode::kData,
+                "{}: expected Fashion-MNIST, because data.class_names lists clothes, found MNIST's "
+                "digits in files of the same names: `muster data get fashion-mnist DIR` downloads "
+                "Fashion-MNIST to another folder",
+                dir);
+  }
+  return found;
 }
 
 }  // namespace
 
-Datasets OpenMnist(const std::string& dir) {
-  Datasets sets{OpenPart(dir, kTrain), OpenMnistTest(dir)};
+Datasets OpenMnist(const std::string& dir, MnistSet set) {
+  Datasets sets{OpenPart(dir, kTrain, set), OpenMnistTest(dir, set)};
   if (sets.train->shape() != sets.test->shape()) {
     throw Error(ExitCode::kData, "{}: expected test images of {} as in the training set, found {}",
                 dir, sets.train->shape().ToString(), sets.test->shape().ToString());
   }
+  if (set == MnistSet::kDigits && IsFrom(MnistSet::kFashion, *sets.train)) {
+    sets.remark = "Fashion-MNIST, not MNIST (configs/fashion_mnist.txtpb names its classes)";
+  }
   return sets;
 }
 
-std::unique_ptr<Dataset> OpenMnistTest(const std::string& dir) { return OpenPart(dir, kTest); }
+std::unique_ptr<Dataset> OpenMnistTest(const std::string& dir, MnistSet set) {
+  return OpenPart(dir, kTest, set);
+}
 
 }  // namespace muster
