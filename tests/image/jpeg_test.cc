@@ -96,7 +96,7 @@ TEST(Jpeg, PixelsAreThoseThatWereEncoded) {
   }
 }
 
-TEST(Jpeg, CmykIsInvertedWhereAdobeWroteIt) {
+TEST(Jpeg, CmykIsInvertedAlsoWithoutAdobesMarker) {
   // Cyan, magenta, yellow and black as stored in a file, and red, green and blue.
   const std::array<uint8_t, 4> stored{200, 100, 30, 220};
   for (const J_COLOR_SPACE colors : {JCS_CMYK, JCS_YCCK}) {
@@ -110,8 +110,7 @@ TEST(Jpeg, CmykIsInvertedWhereAdobeWroteIt) {
       const Image image = DecodeWhole(EncodeJpeg(spec)), grey = DecodeWhole(EncodeJpeg(spec), 1);
       std::array<double, 3> rgb{};
       for (int k = 0; k < 3; ++k) {
-        rgb[k] =
-            adobe ? stored[k] * stored[3] / 255.0 : (255 - stored[k]) * (255 - stored[3]) / 255.0;
+        rgb[k] = stored[k] * stored[3] / 255.0;
         for (int i = 0; i < 400; ++i) ASSERT_NEAR(image.pixels[3 * i + k], rgb[k], 2);
       }
       ASSERT_NEAR(grey.pixels[7], 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2], 2);
@@ -194,15 +193,19 @@ TEST(Jpeg, ReducedPixelsAreMeans) {
   }
 }
 
-TEST(Jpeg, DamagedExifIsUpright) {
-  EXPECT_EQ(ExifOrientation({}), 1);
+std::string Xmp(const std::string& orientation) {
+  return "<rdf:Description xmlns:tiff='x' tiff:Orientation" + orientation + "/>";
+}
+
+TEST(Orientation, OfDamagedExifIsUpright) {
+  EXPECT_EQ(Orientation({}, ""), 1);
   const Bytes good = Exif(6, true);
-  EXPECT_EQ(ExifOrientation(good), 6);
-  for (size_t size = 0; size < 38; ++size) EXPECT_EQ(ExifOrientation({good.data(), size}), 1);
+  EXPECT_EQ(Orientation(good, ""), 6);
+  for (size_t size = 0; size < 38; ++size) EXPECT_EQ(Orientation({good.data(), size}, ""), 1);
   const auto changed = [&](size_t at, uint8_t value) {
     Bytes bytes = good;
     bytes[at] = value;
-    return ExifOrientation(bytes);
+    return Orientation(bytes, "");
   };
   EXPECT_EQ(changed(0, 'e'), 1);
   EXPECT_EQ(changed(7, 'I'), 1);
@@ -212,6 +215,42 @@ TEST(Jpeg, DamagedExifIsUpright) {
   EXPECT_EQ(changed(37, 9), 1);
   EXPECT_EQ(changed(37, 0), 1);
   EXPECT_EQ(changed(37, 8), 8);
+}
+
+TEST(Orientation, IsExifsOrXmps) {
+  Bytes as_long = Exif(6, false);
+  as_long[30] = 4;
+  EXPECT_EQ(Orientation(as_long, Xmp("=\"3\"")), 6);
+  EXPECT_EQ(Orientation(Exif(1, true), Xmp("=\"3\"")), 1);
+  EXPECT_EQ(Orientation({}, Xmp("=\"3\"")), 3);
+  EXPECT_EQ(Orientation({}, Xmp("") + "<tiff:Orientation>8</tiff:Orientation>"), 8);
+  for (const char* text : {"", "=", "=\"", ">", "=\"x\"", "=\"9\"", "='6'"}) {
+    EXPECT_EQ(Orientation({}, Xmp(text)), 1) << text;
+  }
+  EXPECT_EQ(Orientation({}, "tiff:Orientation=\""), 1);
+}
+
+TEST(Jpeg, OrientationIsFoundInSeveralSegments) {
+  // The first segment ends within the directory, the last one is of another directory.
+  const Bytes whole = Exif(6, true), other = Exif(3, true);
+  Bytes first(whole.begin(), whole.begin() + 20), second(other.begin(), other.begin() + 6);
+  second.insert(second.end(), whole.begin() + 20, whole.end());
+  const auto with = [](const std::vector<Bytes>& segments) {
+    Bytes file = EncodeJpeg({.pixels = {1, 2, 3}});
+    for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+      const Bytes head{0xFF, 0xE1, 0, static_cast<uint8_t>(segment->size() + 2)};
+      file.insert(file.begin() + 2, segment->begin(), segment->end());
+      file.insert(file.begin() + 2, head.begin(), head.end());
+    }
+    return ReadImageInfo(file).orientation;
+  };
+  const auto xmp = [](const char* text) {
+    const std::string all = std::string("http://ns.adobe.com/xap/1.0/") + '\0' + Xmp(text);
+    return Bytes(all.begin(), all.end());
+  };
+  EXPECT_EQ(with({first, second, other}), 6);
+  EXPECT_EQ(with({xmp("=\"2\""), xmp("=\"5\"")}), 5);
+  EXPECT_EQ(with({xmp("=\"2\""), whole}), 6);
 }
 
 // The offset of marker 0xFF `type`.

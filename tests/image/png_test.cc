@@ -72,6 +72,27 @@ TEST(Png, AlphaIsDropped) {
   EXPECT_EQ(DecodeWhole(EncodePng(spec)).pixels, (Bytes{1, 2, 3, 9, 8, 7}));
 }
 
+TEST(Png, OrientationIsFoundBeforeAndAfterThePixels) {
+  using namespace std::string_literals;
+  const Bytes exif = Exif(6, true), file = EncodePng({.samples = {1, 2, 3}});
+  const std::string tiff(exif.begin() + 6, exif.end()), xmp = "tiff:Orientation=\"8\"";
+  const auto with = [&](const std::string& type, const std::string& contents, size_t from_end) {
+    const std::string chunk = "\0\0\0"s + static_cast<char>(contents.size()) + type + contents;
+    Bytes changed = file;
+    const auto at = changed.end() - static_cast<ptrdiff_t>(from_end);
+    changed.insert(changed.insert(at, 4, 0), chunk.begin(), chunk.end());  // a wrong checksum
+    EXPECT_EQ(DecodeWhole(changed).pixels, (Bytes{1, 2, 3}));
+    return ReadImageInfo(changed).orientation;
+  };
+  for (const size_t from_end : {size_t{12}, file.size() - 33}) {  // IEND, IHDR
+    EXPECT_EQ(with("eXIf", tiff, from_end), 6);
+    EXPECT_EQ(with("eXIf", tiff.substr(0, 12), from_end), 1);
+    EXPECT_EQ(with("iTXt", "XML:com.adobe.xmp\0\0\0\0\0"s + xmp, from_end), 8);
+    EXPECT_EQ(with("iTXt", "XML:com.adobe.xmp\0\1\0\0\0"s + xmp, from_end), 1);
+    EXPECT_EQ(with("tEXt", "XML:com.adobe.xmp\0"s + xmp, from_end), 1);
+  }
+}
+
 TEST(Png, DamageIsRefused) {
   for (const bool interlaced : {false, true}) {
     Bytes rgb;

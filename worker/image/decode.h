@@ -3,12 +3,12 @@
 // The pixels depend on the bytes and on the version of libjpeg-turbo, not on the processor: the
 // inverse DCT is the accurate integer one, and chroma is upsampled by libjpeg's triangle filter.
 // Decoding rules:
-//   - The EXIF orientation of a JPEG is applied ("as shown" below means after that). A PNG's is not
-//     read.
+//   - The orientation in EXIF or, if that has none, in XMP is applied ("as shown" below means after
+//     that). Compressed XMP in a PNG is not read.
 //   - Grey becomes RGB by repetition. RGB becomes grey: (19595 R + 38470 G + 7471 B + 32768) /
 //     65536. libjpeg uses the same weights for a JPEG in YCbCr or RGB.
-//   - CMYK and YCCK become RGB as R = (255 - C) (255 - K) / 255, rounded. With Adobe's marker the
-//     file stores 255 - C and 255 - K.
+//   - CMYK and YCCK become RGB as R = (255 - C) (255 - K) / 255, rounded. The file stores 255 - C
+//     and 255 - K, as Adobe's programs write it, and as Pillow reads it without their marker, too.
 //   - Samples of 16 bits keep their upper 8. Grey of 1, 2 and 4 bits is scaled to 0 … 255.
 //   - A palette index without an entry is black.
 //   - Alpha is dropped like in Pillow's convert("RGB"): the colour below it is kept.

@@ -1,14 +1,17 @@
-// Reads the EXIF orientation of a photo.
+// Reads the orientation of a photo.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace muster {
 
-// `segment` holds the contents of a JPEG's APP1 marker. Returns 1 to 8 as in EXIF's tag
-// Orientation; 1 (upright) if the segment is not EXIF, has no such tag, or is damaged. Reads only
-// the first directory.
-int ExifOrientation(std::span<const uint8_t> segment);
+inline constexpr std::string_view kExifName{"Exif\0\0", 6};  // before EXIF in a JPEG
+
+// Returns 1 to 8 as in EXIF's tag Orientation, like Pillow's exif_transpose: that of the first
+// directory of `exif` (a TIFF file) or, if it has none, tiff:Orientation in `xmp`. Returns 1
+// (upright) if there is neither, or if the value is none of these.
+int Orientation(std::span<const uint8_t> exif, std::string_view xmp);
 
 }  // namespace muster

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/base/error.h"
 #include "worker/image/exif.h"
@@ -21,6 +23,7 @@ constexpr int64_t kMaxPixelsPerByte = 512;
 constexpr int kMaxScans = 200;
 // Chroma upsampling reads neighbouring pixels, which are missing at the edge of a decoded part.
 constexpr int64_t kContext = 2;
+constexpr std::string_view kXmpName("http://ns.adobe.com/xap/1.0/\0", 29);
 
 // libjpeg reports errors through a function that must not return.
 struct JpegErrors {
@@ -115,11 +118,9 @@ void StoreRow(const jpeg_decompress_struct& info, const uint8_t* row, int64_t co
     std::copy_n(row, count * channels, out);
     return;
   }
-  const uint8_t inverted = info.saw_Adobe_marker ? 0 : 255;
   for (int64_t i = 0; i < count; ++i, row += 4, out += channels) {
-    const uint8_t key = row[3] ^ inverted;
     uint8_t rgb[3];
-    for (int k = 0; k < 3; ++k) rgb[k] = Scaled(row[k] ^ inverted, key);
+    for (int k = 0; k < 3; ++k) rgb[k] = Scaled(row[k], row[3]);
     StoreRgb(rgb, 1, channels, out);
   }
 }
@@ -134,11 +135,17 @@ ImageHeader ReadJpegHeader(std::span<const uint8_t> bytes) {
   if (!info.arith_code) {  // arithmetic coding has no such limit
     header.least_bytes = header.info.stored.height * header.info.stored.width / kMaxPixelsPerByte;
   }
-  // EXIF and XMP share a marker.
+  // EXIF and XMP share a marker. A large EXIF is continued in the next one.
+  std::vector<uint8_t> exif;
+  std::string_view xmp;
   for (auto* marker = info.marker_list; marker != nullptr; marker = marker->next) {
-    const int orientation = ExifOrientation({marker->data, marker->data_length});
-    if (orientation != 1) header.info.orientation = orientation;
+    const std::string_view text(reinterpret_cast<const char*>(marker->data), marker->data_length);
+    if (text.starts_with(kExifName)) {
+      exif.insert(exif.end(), marker->data + kExifName.size(), marker->data + text.size());
+    }
+    if (text.starts_with(kXmpName)) xmp = text.substr(kXmpName.size());
   }
+  header.info.orientation = Orientation(exif, xmp);
   return header;
 }
 

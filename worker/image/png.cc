@@ -1,8 +1,10 @@
 #include <spng.h>
 
 #include <memory>
+#include <string_view>
 
 #include "common/base/error.h"
+#include "worker/image/exif.h"
 #include "worker/image/file_kinds.h"
 
 namespace muster {
@@ -47,6 +49,27 @@ int64_t SamplesPerPixel(uint8_t color_type) {
   }
 }
 
+// Reads the chunks by itself, because libspng reads those after the pixels only with the pixels.
+// As in Pillow, their checksums do not matter.
+int OrientationIn(std::span<const uint8_t> bytes) {
+  constexpr size_t kSignature = 8, kFrame = 12;  // of a chunk: length, type, checksum
+  constexpr std::string_view kXmp("XML:com.adobe.xmp\0\0\0", 20);  // not compressed
+  std::span<const uint8_t> exif;
+  std::string_view xmp;
+  for (size_t at = kSignature; at + kFrame <= bytes.size();) {
+    const uint8_t* const chunk = &bytes[at];
+    const size_t length =
+        uint32_t{chunk[0]} << 24 | uint32_t{chunk[1]} << 16 | uint32_t{chunk[2]} << 8 | chunk[3];
+    if (length > bytes.size() - at - kFrame) break;
+    const std::string_view type(reinterpret_cast<const char*>(chunk) + 4, 4);
+    const std::string_view text(type.data() + type.size(), length);
+    if (type == "eXIf") exif = {chunk + 8, length};
+    if (type == "iTXt" && text.starts_with(kXmp)) xmp = text.substr(kXmp.size());
+    at += kFrame + length;
+  }
+  return Orientation(exif, xmp);
+}
+
 }  // namespace
 
 ImageHeader ReadPngHeader(std::span<const uint8_t> bytes) {
@@ -55,7 +78,9 @@ ImageHeader ReadPngHeader(std::span<const uint8_t> bytes) {
   const int64_t bits = SamplesPerPixel(file.header.color_type) * file.header.bit_depth;
   // Computed in double because the sizes are not checked yet.
   const double inflated = static_cast<double>(height) * (static_cast<double>(width) * bits / 8 + 1);
-  return {.info = {.kind = ImageKind::kPng, .stored = {height, width}},
+  return {.info = {.kind = ImageKind::kPng,
+                   .stored = {height, width},
+                   .orientation = OrientationIn(bytes)},
           .least_bytes = static_cast<int64_t>(inflated / kMaxInflation)};
 }
 
