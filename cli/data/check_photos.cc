@@ -68,7 +68,14 @@ struct Checked {
 class Decoder {
  public:
   void Check(const std::string& dir, Checked& photo) {
-    ReadPhotoFile(dir + "/" + photo.path, file_);
+    const std::string path = dir + "/" + photo.path;
+    try {
+      ReadPhotoFile(path, file_);
+    } catch (const Error& error) {
+      photo.text = error.what();
+      if (photo.text.starts_with(path + ": ")) photo.text.erase(0, path.size() + 2);
+      return;
+    }
     try {
       RunningHash hash;
       hash.Add(std::as_bytes(std::span(file_)));
@@ -265,9 +272,10 @@ PhotoReport CheckPhotos(const std::string& dir, const std::string& exclude,
       ++set.images[static_cast<size_t>(photo.label)];
       set.bytes += photo.bytes;
     }
-    for (Photo& link : listing.broken) {
-      ++set.images[static_cast<size_t>(link.label)];
-      report.issues.push_back({KindNamed("damaged"), {std::move(link.path)}, kBrokenLink});
+    for (PhotoListing::Broken& broken : listing.broken) {
+      if (broken.label >= 0) ++set.images[static_cast<size_t>(broken.label)];
+      report.issues.push_back(
+          {KindNamed("damaged"), {std::move(broken.path)}, std::move(broken.why)});
     }
     for (std::string& other : listing.others) {
       report.issues.push_back({KindNamed("foreign"), {std::move(other)}, ""});

@@ -28,7 +28,7 @@ struct PhotoIssueKind {
 // Sorted from worst to mildest.
 inline constexpr std::array<PhotoIssueKind, 12> kPhotoIssues{{
     {PhotoGrade::kWrong, "layout", "folders that training cannot use"},
-    {PhotoGrade::kWrong, "damaged", "files that cannot be decoded"},
+    {PhotoGrade::kWrong, "damaged", "files that cannot be read or decoded"},
     {PhotoGrade::kWrong, "empty_classes", "classes without an image"},
     {PhotoGrade::kWrong, "missing_classes", "classes missing from a set"},
     {PhotoGrade::kWrong, "spellings", "classes that differ only in upper and lower case"},
@@ -67,8 +67,8 @@ struct PhotoReport {
 };
 
 // Reads and decodes all images on all cores. `exclude` is a list of images to exclude, or "". Calls
-// `progress` about ten times per second. Throws Error(kData) if there are no classes, or if a
-// folder or the list cannot be read.
+// `progress` about ten times per second. Throws Error(kData) if there are no classes, or if the
+// folders of classes or the list cannot be read.
 PhotoReport CheckPhotos(const std::string& dir, const std::string& exclude,
                         const std::function<void(int64_t done, int64_t images)>& progress);
 

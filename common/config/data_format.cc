@@ -247,7 +247,8 @@ std::vector<std::string> ClassFolders(const std::string& folder) {
   try {
     for (const auto& entry : fs::directory_iterator(folder)) {
       const std::string name = entry.path().filename();
-      if (!name.starts_with('.') && entry.is_directory()) names.push_back(name);
+      std::error_code ignored;  // a loop of links is no folder
+      if (!name.starts_with('.') && entry.is_directory(ignored)) names.push_back(name);
     }
   } catch (const fs::filesystem_error& error) {
     throw Error(ExitCode::kData, "{}: cannot be read: {}",

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -218,7 +219,7 @@ TEST_F(CheckPhotosTest, TheReportNamesTheFirstFilesAndCountsTheOthers) {
   Write("val/dog/copy.png", Png(1));
   const std::vector<std::string> lines = PhotoReportLines(Check());
   EXPECT_THAT(lines[0], HasSubstr("classes: 2, images: 18"));
-  EXPECT_THAT(lines, Contains("WRONG       files that cannot be decoded: 12"));
+  EXPECT_THAT(lines, Contains("WRONG       files that cannot be read or decoded: 12"));
   EXPECT_THAT(lines, Contains(StartsWith("  train/cat/19.jpg: expected a JPEG or PNG file")));
   EXPECT_THAT(lines, Not(Contains(HasSubstr("train/cat/20.jpg"))));
   EXPECT_THAT(lines, Contains("  and 2 more"));
@@ -281,6 +282,27 @@ TEST_F(CheckPhotosTest, LinesOfAListMayBeCommentsOrNameNoFile) {
   EXPECT_MUSTER_ERROR(Open((dir_ / "none").string()), ExitCode::kData,
                       AllOf(HasSubstr("data.image_folder.exclude"), HasSubstr("none")));
   EXPECT_MUSTER_ERROR(Open(dir_.string()), ExitCode::kData, HasSubstr("a folder"));
+}
+
+TEST_F(CheckPhotosTest, WhatCannotBeReadIsDamaged) {
+  fs::create_symlink("loop", dir_ / "train/loop");  // no class
+  fs::create_symlink("itself.png", dir_ / "train/cat/itself.png");
+  fs::create_directory(dir_ / "train/cat/deep");
+  fs::create_symlink("..", dir_ / "train/cat/deep/up");
+  fs::create_symlink(".", dir_ / "val/dog/here");
+  Write("train/dog/large.png", "");
+  fs::resize_file(dir_ / "train/dog/large.png", (int64_t{1} << 30) + 1);
+  EXPECT_THAT(Check().classes, ElementsAre("cat", "dog"));
+  std::vector<Paths> damaged{
+      {"train/cat/deep/up"}, {"train/cat/itself.png"}, {"train/dog/large.png"}, {"val/dog/here"}};
+  if (::geteuid() != 0) {  // root may read everything
+    Write("val/cat/secret.png", Png(4));
+    fs::permissions(dir_ / "val/cat/secret.png", fs::perms::none);
+    damaged.insert(damaged.end() - 1, {"val/cat/secret.png"});
+  }
+  EXPECT_THAT(Found("damaged"), ::testing::ElementsAreArray(damaged));
+  EXPECT_MUSTER_ERROR(Open(""), ExitCode::kData, HasSubstr("train/cat/deep/up: "));
+  EXPECT_EQ(Check(List(ExclusionsText(Check()))).grade(), PhotoGrade::kNote);
 }
 
 TEST_F(CheckPhotosTest, ABadFileInTrainingNamesTheCommand) {

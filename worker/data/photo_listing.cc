@@ -1,11 +1,14 @@
 #include "worker/data/photo_listing.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/file.h"
@@ -27,6 +30,72 @@ bool IsPhoto(const std::string& path) {
                                                            ".jfif", ".png",  ".apng"};
   return std::ranges::find(kExtensions, ExtensionOf(path)) != kExtensions.end();
 }
+
+// Lists class folders. Follows links, except to a folder that they lie in.
+class Lister {
+ public:
+  Lister(const std::string& dir, const std::string& folder, Exclusions& exclusions,
+         PhotoListing& listing)
+      : folder_(folder),
+        in_dir_(folder_.lexically_relative(dir)),
+        exclusions_(exclusions),
+        listing_(listing) {}
+
+  // `path`, relative to the folder, is the class or lies in it.
+  void List(const fs::path& path, int32_t label) {
+    struct stat status {};
+    if (::stat((folder_ / path).c_str(), &status) != 0) {
+      if (errno != ENOENT) AddBroken(path, -1, "cannot be read: " + ErrorText(errno));
+      return;
+    }
+    const std::pair identity(status.st_dev, status.st_ino);
+    if (std::ranges::find(inside_, identity) != inside_.end()) {
+      AddBroken(path, -1, "a symbolic link to a folder that it lies in");
+      return;
+    }
+    inside_.push_back(identity);
+    std::error_code error;
+    fs::directory_iterator entry(folder_ / path, error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      const fs::path name = entry->path().filename();
+      if (!name.native().starts_with('.')) Add(*entry, path / name, label);
+    }
+    if (error) AddBroken(path, -1, "cannot be read: " + error.message());
+    inside_.pop_back();
+  }
+
+ private:
+  void Add(const fs::directory_entry& entry, const fs::path& path, int32_t label) {
+    std::error_code error;
+    const fs::file_type type = entry.status(error).type();
+    if (type == fs::file_type::directory) return List(path, label);
+    if (type == fs::file_type::not_found) {
+      if (IsPhoto(path)) AddBroken(path, label, "broken symbolic link");
+      return;
+    }
+    if (type != fs::file_type::regular && type != fs::file_type::none) return;
+    if (type == fs::file_type::regular && !IsPhoto(path)) {
+      listing_.others.push_back(InDir(path));
+      return;
+    }
+    const uintmax_t bytes = error ? 0 : entry.file_size(error);
+    if (error) {
+      return AddBroken(path, IsPhoto(path) ? label : -1, "cannot be read: " + error.message());
+    }
+    if (exclusions_.Has(InDir(path))) return;
+    listing_.photos.push_back({.path = path, .bytes = static_cast<int64_t>(bytes), .label = label});
+  }
+  void AddBroken(const fs::path& path, int32_t label, std::string why) {
+    if (exclusions_.Has(InDir(path))) return;
+    listing_.broken.push_back({.path = InDir(path), .label = label, .why = std::move(why)});
+  }
+  std::string InDir(const fs::path& path) const { return (in_dir_ / path).lexically_normal(); }
+
+  const fs::path folder_, in_dir_;
+  Exclusions& exclusions_;
+  PhotoListing& listing_;
+  std::vector<std::pair<dev_t, ino_t>> inside_;  // the folders from the class to here
+};
 
 }  // namespace
 
@@ -66,50 +135,22 @@ std::string Exclusions::Remark() const {
 PhotoListing ListPhotos(const std::string& dir, const std::string& folder,
                         const std::vector<std::string>& classes, Exclusions& exclusions) {
   PhotoListing listing;
-  const fs::path in_dir = fs::path(folder).lexically_relative(dir);
+  Lister lister(dir, folder, exclusions, listing);
   for (size_t label = 0; label < classes.size(); ++label) {
-    const fs::path top = fs::path(folder) / classes[label];
     const size_t before = listing.photos.size();
-    try {
-      if (!fs::exists(top)) continue;
-      for (auto entry = fs::recursive_directory_iterator(
-               top, fs::directory_options::follow_directory_symlink);
-           entry != fs::recursive_directory_iterator(); ++entry) {
-        if (entry->path().filename().native().starts_with('.')) {
-          entry.disable_recursion_pending();
-          continue;
-        }
-        const bool broken = entry->is_symlink() && !entry->exists();
-        if (!entry->is_regular_file() && !(broken && IsPhoto(entry->path()))) continue;
-        const fs::path path = classes[label] / entry->path().lexically_relative(top);
-        const std::string path_in_dir = (in_dir / path).lexically_normal();
-        if (!IsPhoto(path)) {
-          listing.others.push_back(path_in_dir);
-        } else if (exclusions.Has(path_in_dir)) {
-          continue;
-        } else if (broken) {
-          listing.broken.push_back({.path = path_in_dir, .label = static_cast<int32_t>(label)});
-        } else {
-          listing.photos.push_back({.path = path,
-                                    .bytes = static_cast<int64_t>(entry->file_size()),
-                                    .label = static_cast<int32_t>(label)});
-        }
-      }
-    } catch (const fs::filesystem_error& error) {
-      throw Error(ExitCode::kData, "{}: cannot be read: {}",
-                  (error.path1().empty() ? top : error.path1()).string(), error.code().message());
-    }
+    lister.List(classes[label], static_cast<int32_t>(label));
     std::sort(listing.photos.begin() + static_cast<int64_t>(before), listing.photos.end(),
               [](const Photo& a, const Photo& b) { return a.path < b.path; });
   }
+  std::ranges::sort(listing.broken, {}, &PhotoListing::Broken::path);
   std::ranges::sort(listing.others);
   return listing;
 }
 
 void RequireNoBroken(const std::string& dir, const PhotoListing& listing) {
   if (listing.broken.empty()) return;
-  throw Error(ExitCode::kData, "{}: {}", (fs::path(dir) / listing.broken[0].path).string(),
-              kBrokenLink);
+  const PhotoListing::Broken& first = listing.broken[0];
+  throw Error(ExitCode::kData, "{}: {}", (fs::path(dir) / first.path).string(), first.why);
 }
 
 std::vector<std::pair<std::string, std::string>> TwoSpellings(

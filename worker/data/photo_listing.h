@@ -31,19 +31,23 @@ class Exclusions {
 };
 
 struct PhotoListing {
+  // An image or a folder that cannot be read, or a symbolic link to nothing.
+  struct Broken {
+    std::string path;   // relative to dir
+    int32_t label = 0;  // -1 for a folder
+    std::string why;
+  };
   std::vector<Photo> photos;        // by class, then by path
-  std::vector<Photo> broken;        // symbolic links to nothing; their paths are relative to dir
+  std::vector<Broken> broken;       // by path
   std::vector<std::string> others;  // files without a JPEG or PNG extension
 };
 
-inline constexpr const char* kBrokenLink = "broken symbolic link";
-
 // Lists the files in the class folders below `folder`, which is `dir` or lies in it. A class may
-// have no folder. Throws Error(kData) if a folder cannot be read.
+// have no folder.
 PhotoListing ListPhotos(const std::string& dir, const std::string& folder,
                         const std::vector<std::string>& classes, Exclusions& exclusions);
 
-// Throws Error(kData) that names the first broken link. `dir` is that of the listing.
+// Throws Error(kData) that names the first broken image or folder. `dir` is that of the listing.
 void RequireNoBroken(const std::string& dir, const PhotoListing& listing);
 
 // Returns the pairs of names that differ only in case, such as "cat" and "Cat".
