@@ -43,6 +43,9 @@ void DescribeImport(CLI::App& command, ImportOptions& options) {
   AddOption(command, "--map", arguments.names, "NAMES",
             "A file with lines \"THEIRS OURS\" that rename variables, or all variables that begin "
             "with THEIRS and a dot; OURS is - to leave them out");
+  AddOption(command, "--strip-prefix", arguments.prefix, "PREFIX",
+            "Remove this from the names that begin with it, such as module. or _orig_mod., which "
+            "PyTorch's wrappers add");
   AddSkipMismatched(command, arguments.skip_mismatched);
   command.footer(kImportFooter);
 }

@@ -47,7 +47,7 @@ std::vector<std::string> ImportModel(const ImportArguments& arguments) {
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
   ResolveForMachine(config, AvailableCores());
   const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
-  LoadOptions options{.skip_mismatched = arguments.skip_mismatched};
+  LoadOptions options{.prefix = arguments.prefix, .skip_mismatched = arguments.skip_mismatched};
   if (!arguments.names.empty()) options.names = ReadTensorNames(arguments.names);
   const SafetensorsReader file(arguments.file);
   RequireWhole(file);

@@ -18,6 +18,7 @@ struct ImportArguments {
   std::string file, config_path;
   std::vector<Setting> settings;
   std::string names;  // a file (ReadTensorNames), or ""
+  std::string prefix = {};
   bool skip_mismatched = false;
   std::string out;
   bool force = false;  // may overwrite OUT

@@ -39,17 +39,20 @@ std::string Renamed(const std::string& name, const TensorNames& names, size_t lo
 
 // Returns the file's tensors by our names.
 std::map<std::string, const StoredTensor*> ByOurNames(const SafetensorsReader& file,
-                                                      const TensorNames& names) {
+                                                      const LoadOptions& options) {
+  const TensorNames& names = options.names;
   std::map<std::string, const StoredTensor*> tensors;
   size_t longest = 0;
   for (const auto& [theirs, ours] : names) longest = std::max(longest, theirs.size());
   for (const StoredTensor& tensor : file.header().tensors) {
-    const std::string name = Renamed(tensor.name, names, longest);
+    const bool has_prefix = tensor.name.starts_with(options.prefix);
+    const std::string name =
+        Renamed(tensor.name.substr(has_prefix ? options.prefix.size() : 0), names, longest);
     if (name.empty()) continue;
     const auto [at, added] = tensors.emplace(name, &tensor);
     if (!added) {
       throw Error(ExitCode::kData, "{}: {} and {} would both become {}", file.path(),
-                  Printable(at->second->name), Printable(tensor.name), Printable(name));
+                  Shown(at->second->name), Shown(tensor.name), Shown(name));
     }
   }
   return tensors;
@@ -76,7 +79,7 @@ std::string FirstOf(std::vector<std::string> texts) {
 
 // `hint` is advice, or an explanation that covers all mismatches.
 [[noreturn]] void Refuse(const std::string& path, const std::vector<std::string>& mismatches,
-                         const char* hint) {
+                         const std::string& hint) {
   throw Error(ExitCode::kData, "{}: does not fit the network{}: {}", path, hint,
               FirstOf(mismatches));
 }
@@ -92,13 +95,42 @@ struct Fits {
   std::vector<std::string> skipped;
 };
 
-const char* HintFor(const SafetensorsReader& file, const Fits& found, bool names_fit) {
+// What DistributedDataParallel, torch.compile and others put before all names of a file.
+std::string CommonPrefix(const SafetensorsHeader& header) {
+  std::string prefix;
+  const auto is_common = [&](const std::string& longer) {
+    return std::ranges::all_of(header.tensors, [&](const StoredTensor& tensor) {
+      return tensor.name.starts_with(longer);
+    });
+  };
+  constexpr int kMostWrappers = 4;  // a name may be as long as the file
+  for (int i = 0; i < kMostWrappers; ++i) {
+    for (const char* part : {"module.", "_orig_mod.", "model.", "backbone."}) {
+      if (!is_common(prefix + part)) continue;
+      prefix += part;
+      break;
+    }
+  }
+  return prefix;
+}
+
+std::string HintFor(const SafetensorsReader& file, const TorchTensors& torch, const Fits& found,
+                    bool names_fit) {
   const auto format = file.header().metadata.find("format");
   if (format != file.header().metadata.end() && format->second == "muster checkpoint") {
     return ": it is part of a checkpoint; `muster export` converts the checkpoint's folder to a "
            "file of weights";
   }
   if (!found.fits.empty()) return " (--skip-mismatched loads the variables that fit)";
+  const std::string prefix = CommonPrefix(file.header());
+  const bool fits_without = std::ranges::any_of(torch.tensors(), [&](const TorchTensor& tensor) {
+    return file.header().Find(prefix + tensor.name()) != nullptr;
+  });
+  if (!names_fit && fits_without && !prefix.empty()) {
+    return fmt::format(
+        ": all of its names begin with {0} (`muster import --strip-prefix {0}` removes it)",
+        prefix);
+  }
   return names_fit ? ": it has variables of these names, but none with the network's shape"
                    : ": it has none of the network's variables (for other names, see "
                      "`muster import --map`)";
@@ -107,7 +139,7 @@ const char* HintFor(const SafetensorsReader& file, const Fits& found, bool names
 // `torch` and `file` must outlive the result.
 Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
               const LoadOptions& options) {
-  auto stored = ByOurNames(file, options.names);
+  auto stored = ByOurNames(file, options);
   std::erase_if(stored, [](const auto& one) { return one.first.ends_with(kCounter); });
   Fits result;
   bool names_fit = false;
@@ -129,11 +161,11 @@ Fits FindFits(const SafetensorsReader& file, const TorchTensors& torch,
   }
   for (const auto& [name, tensor] : stored) {
     result.skipped.push_back(fmt::format("{} {} is in the file, but not in the network",
-                                         Printable(name), tensor->ShapeString()));
+                                         Shown(name), tensor->ShapeString()));
   }
   const bool all = result.skipped.empty() || options.skip_mismatched;
   if (result.fits.empty() || !all) {
-    Refuse(file.path(), result.skipped, HintFor(file, result, names_fit));
+    Refuse(file.path(), result.skipped, HintFor(file, torch, result, names_fit));
   }
   return result;
 }
@@ -212,7 +244,7 @@ std::string DamageIn(const SafetensorsReader& file) {
       key == kContentsHash ? ContentsHashOf(file) : WeightsHashOf(file);
   if (!got || *got == expected->second) return "";
   return fmt::format("{}: is damaged or was changed: expected the {} {} from its metadata, got {}",
-                     file.path(), key, Printable(expected->second), *got);
+                     file.path(), key, Shown(expected->second), *got);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace muster {
 using TensorNames = std::map<std::string, std::string>;
 
 struct LoadOptions {
+  std::string prefix;  // removed from the names that begin with it, before they are mapped
   TensorNames names;
   // Ignore missing, misshapen or extra tensors instead of refusing the file.
   bool skip_mismatched = false;

@@ -126,6 +126,26 @@ TEST_F(ModelFileTest, TheSameNamesInOtherShapesAreNamedWithBoth) {
   }
 }
 
+TEST_F(ModelFileTest, AKnownPrefixOfAllNamesIsNamedAndRemoved) {
+  const auto network = [](const std::string& prefix) {
+    return SmallGraph(fmt::format(R"(layer {{ name: "{0}fc" dense {{ units: 5 }} }}
+                                     layer {{ name: "{0}last" dense {{ units: 2 }} }})",
+                                  prefix),
+                      kInput);
+  };
+  const Graph graph = network("");
+  for (const auto& [prefix, known] : {std::pair{"module._orig_mod.", true}, {"net.", false}}) {
+    const Graph wrapped = network(prefix);
+    WriteModel(path_, wrapped, Counted(wrapped), 0, {});
+    const std::string hint = fmt::format("--strip-prefix {}`", prefix);
+    EXPECT_EQ(ErrorOf(graph, {}).find(hint) != std::string::npos, known);
+    std::vector<float> arena(graph.arena_floats());
+    EXPECT_EQ(LoadWeights(SafetensorsReader(path_), graph, {.prefix = prefix}, arena).skipped,
+              std::vector<std::string>());
+    EXPECT_EQ(arena, Counted(graph));
+  }
+}
+
 TEST_F(ModelFileTest, OtherNames) {
   Write();
   const Graph graph = SmallGraph(R"(
