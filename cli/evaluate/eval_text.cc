@@ -87,11 +87,6 @@ void AddClasses(const ConfusionCounts& counts, const std::vector<size_t>& classe
   for (std::string& line : table.Lines(kTextWidth)) lines.push_back(std::move(line));
 }
 
-std::string PlainName(size_t label, const std::vector<std::string>& names) {
-  const bool named = label < names.size() && !names[label].empty();
-  return named ? Printable(names[label]) : std::to_string(label);
-}
-
 void AddConfusions(const ConfusionCounts& counts, const std::vector<std::string>& names,
                    std::vector<std::string>& lines) {
   struct Confusion {
@@ -110,8 +105,8 @@ void AddConfusions(const ConfusionCounts& counts, const std::vector<std::string>
   lines.emplace_back();
   lines.emplace_back("  most frequent confusions:");
   for (const Confusion& one : confusions) {
-    const std::string text = fmt::format("  {} mistaken for {}: {}", PlainName(one.label, names),
-                                         PlainName(one.predicted, names), FormatCount(one.count));
+    const std::string text = fmt::format("  {} mistaken for {}: {}", ClassName(one.label, names),
+                                         ClassName(one.predicted, names), FormatCount(one.count));
     for (std::string& line : WrappedRow(text, kTextWidth)) lines.push_back(std::move(line));
   }
 }
@@ -153,10 +148,14 @@ std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
 }
 
 std::string ClassText(int64_t number, const std::vector<std::string>& names) {
-  const auto place = static_cast<size_t>(number);
+  const std::string name = ClassName(static_cast<size_t>(number), names);
   std::string digits = std::to_string(number);
-  if (place >= names.size() || names[place].empty() || names[place] == digits) return digits;
-  return fmt::format("{} {}", number, Shown(names[place]));
+  return name == digits ? digits : fmt::format("{} {}", digits, name);
+}
+
+std::string ClassName(size_t number, const std::vector<std::string>& names) {
+  const bool named = number < names.size() && !names[number].empty();
+  return named ? Shown(names[number]) : std::to_string(number);
 }
 
 namespace {

@@ -20,6 +20,8 @@ std::vector<std::string> ConfusionLines(const ConfusionCounts& counts,
 
 // "3 cat", or "3" if the name is missing or "3" itself.
 std::string ClassText(int64_t number, const std::vector<std::string>& names);
+// "cat", or "3" if the name is missing.
+std::string ClassName(size_t number, const std::vector<std::string>& names);
 
 struct Scores {
   std::optional<double> accuracy;  // empty for regressions

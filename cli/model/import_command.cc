@@ -32,10 +32,10 @@ TensorNames ReadTensorNames(const std::string& path) {
     if (!(words >> ours) || words >> more) {
       throw Error(ExitCode::kUsage,
                   "{}:{}: expected \"THEIRS OURS\" (or - to leave a variable out), got \"{}\"",
-                  path, number, Printable(line));
+                  path, number, Shown(line));
     }
     if (!names.emplace(theirs, ours == "-" ? "" : ours).second) {
-      throw Error(ExitCode::kUsage, "{}:{}: {} occurs twice", path, number, Printable(theirs));
+      throw Error(ExitCode::kUsage, "{}:{}: {} occurs twice", path, number, Shown(theirs));
     }
   }
   if (names.empty()) throw Error(ExitCode::kUsage, "{}: contains no names", path);

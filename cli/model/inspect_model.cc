@@ -61,7 +61,7 @@ Statistics StatisticsOf(const SafetensorsReader& model, const StoredTensor& tens
 
 // "3 of conv1.weight"
 std::string NonfiniteText(int64_t count, const StoredTensor& tensor) {
-  return FormatCount(count) + " of " + Printable(tensor.name);
+  return FormatCount(count) + " of " + Shown(tensor.name);
 }
 
 // The variables with their own learning rates, by their names in the file.
@@ -123,7 +123,7 @@ class Report {
 
  private:
   std::vector<std::string> RowOf(const StoredTensor& tensor) {
-    std::vector<std::string> row{Printable(tensor.name), Name(tensor.type), tensor.ShapeString(),
+    std::vector<std::string> row{Shown(tensor.name), Name(tensor.type), tensor.ShapeString(),
                                  FormatCount(static_cast<int64_t>(tensor.elements()))};
     elements_ += tensor.elements();
     const auto number = [](double x) { return fmt::format("{:.4g}", x); };
@@ -151,8 +151,8 @@ class Report {
   std::string RowOf(const std::string& key, const std::string& value) const {
     const std::string shown =
         key == "config" ? fmt::format("to show it: muster inspect {} --config", ShellWord(shown_))
-                        : Printable(value);
-    return fmt::format("  {:<16} {}", Printable(key), shown);
+                        : Shown(value);
+    return fmt::format("  {:<16} {}", Shown(key), shown);
   }
 
   const SafetensorsReader& model_;

@@ -10,13 +10,18 @@ namespace {
 
 constexpr size_t kColumnGap = 2;  // before each column
 
+// The columns of a terminal that fmt counts when it pads: two for 犬, none for a later byte.
+size_t ColumnsOf(const std::string& cell) {
+  return 2 * cell.size() - fmt::formatted_size("{:<{}}", cell, cell.size());
+}
+
 }  // namespace
 
 std::vector<size_t> TextTable::Widths() const {
   std::vector<size_t> widths;
   for (const Column& column : columns_) widths.push_back(column.title.size());
   for (const auto& row : rows_) {
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], ColumnsOf(row[c]));
   }
   return widths;
 }

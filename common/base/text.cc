@@ -211,8 +211,11 @@ std::string OneLine(std::string_view text, size_t most) {
     line += byte < 0x20 || byte == 0x7f || wide ? ' ' : text[i];
     if (wide) ++i;
   }
-  if (line.size() > most) line = line.substr(0, most > 3 ? most - 3 : 0) + "...";
-  return ValidUtf8(line);
+  line = ValidUtf8(line);
+  if (line.size() <= most) return line;
+  size_t cut = most > 3 ? most - 3 : 0;
+  while (cut > 0 && (static_cast<uint8_t>(line[cut]) & 0xc0) == 0x80) --cut;  // within a character
+  return line.substr(0, cut) + "...";
 }
 
 std::string Printable(std::string_view words, size_t most) {

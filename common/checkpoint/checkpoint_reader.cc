@@ -130,7 +130,7 @@ void CheckpointReader::CheckHeader() const {
     const std::string got = OneOf(header.metadata, key);
     if (got == value) continue;
     throw Error(ExitCode::kData, "{}: belongs to another checkpoint: its {} is {}, expected {}",
-                tensors_.path(), key, Printable(got), Printable(value));
+                tensors_.path(), key, Shown(got), Shown(value));
   }
   if (header.file_bytes() != state_.tensors().bytes()) {
     throw Error(ExitCode::kData, "{}: has {} bytes, expected {}", tensors_.path(),

@@ -122,7 +122,7 @@ std::optional<config::Config> ConfigOf(const Metadata& metadata, const std::stri
   } catch (const Error& error) {
     if (version == nullptr || *version == kVersion) throw;
     throw Error(error.code(), "{}; it was written by Muster {}, but this is {}", error.what(),
-                Printable(*version), kVersion);
+                Shown(*version), kVersion);
   }
 }
 

@@ -164,7 +164,7 @@ std::string AdviceOnNumpyType(const std::string& type, const std::string& name) 
     return fmt::format(
         "text: store numbers; numpy.unique({}, return_inverse=True) numbers the class names", name);
   }
-  return fmt::format("the type {}: store {}.astype(\"float32\")", Printable(type), name);
+  return fmt::format("the type {}: store {}.astype(\"float32\")", Shown(type), name);
 }
 
 }  // namespace muster

@@ -92,7 +92,7 @@ class NpzReader::Archive {
     if (found == places_.end()) {
       std::vector<std::string> names;
       names.reserve(places_.size());
-      for (const auto& [other, place] : places_) names.push_back(Printable(other));
+      for (const auto& [other, place] : places_) names.push_back(Shown(other));
       throw Error(ExitCode::kData,
                   "{}: expected an array {}, found {}; numpy.savez(file, x=x, y=y) sets the names",
                   path_, name, names.empty() ? "none" : Shown(Join(names, ", ")));
@@ -138,7 +138,7 @@ class NpzReader::Archive {
   void Abandon() { (void)unzCloseCurrentFile(zip_.get()); }
 
   [[noreturn]] void Fail(const std::string& name, const std::string& trouble) const {
-    throw Error(ExitCode::kData, "{}: array {}: {}", path_, Printable(name), trouble);
+    throw Error(ExitCode::kData, "{}: array {}: {}", path_, Shown(name), trouble);
   }
 
  private:
@@ -201,7 +201,7 @@ class NpzReader::Archive {
       if (places_.emplace(name.substr(0, name.size() - 4), place).second) continue;
       // NumPy reads the last one, other programs the first.
       throw Error(ExitCode::kData, "{}: holds {} more than once: write the file again", path_,
-                  Printable(name));
+                  Shown(name));
     }
   }
 

@@ -72,7 +72,7 @@ class Complaint {
   template <typename... Args>
   [[noreturn]] void Of(const std::string& name, fmt::format_string<Args...> format,
                        Args&&... args) const {
-    Say("tensor {}: {}", Printable(name), fmt::format(format, std::forward<Args>(args)...));
+    Say("tensor {}: {}", Shown(name), fmt::format(format, std::forward<Args>(args)...));
   }
 
  private:
@@ -100,7 +100,7 @@ class TreeMaker final : public nlohmann::json_sax<json> {
   bool end_array() override { return Close(); }
   bool key(string_t& name) override {
     const auto [at, added] = open_.back()->emplace(name, nullptr);
-    if (!added) complaint_.Say("its header has {} twice", Printable(name));
+    if (!added) complaint_.Say("its header has {} twice", Shown(name));
     member_ = &*at;
     return true;
   }
@@ -145,7 +145,7 @@ uint64_t WholeNumber(const json& value, const std::string& name, const char* wha
                      const Complaint& complaint) {
   if (!value.is_number_unsigned()) {
     complaint.Of(name, "{} is {}, expected a non-negative whole number", what,
-                 Printable(JsonText(value)));
+                 Shown(JsonText(value)));
   }
   return value.get<uint64_t>();
 }
@@ -169,7 +169,7 @@ TensorType ParseType(const json& entry, const std::string& name, const Complaint
   const auto type =
       dtype.is_string() ? TensorTypeOf(dtype.get_ref<const std::string&>()) : std::nullopt;
   if (!type) {
-    complaint.Of(name, "dtype is {}, expected one of {}", Printable(JsonText(dtype)),
+    complaint.Of(name, "dtype is {}, expected one of {}", Shown(JsonText(dtype)),
                  TensorTypeNames());
   }
   return *type;
@@ -205,7 +205,7 @@ StoredTensor ParseTensor(const std::string& name, const json& entry, const Compl
 void ParseMetadata(const json& entry, SafetensorsHeader& header, const Complaint& complaint) {
   if (!entry.is_object()) complaint.Say("its {} is not an object", kMetadata);
   for (const auto& [key, value] : entry.items()) {
-    if (!value.is_string()) complaint.Say("{} {} is not a string", kMetadata, Printable(key));
+    if (!value.is_string()) complaint.Say("{} {} is not a string", kMetadata, Shown(key));
     header.metadata[key] = value.get<std::string>();
   }
 }
@@ -219,11 +219,11 @@ void CheckPlaces(const SafetensorsHeader& header, uint64_t file_bytes, const Com
     const uint64_t expected = before == nullptr ? 0 : before->end;
     if (tensor.begin < expected) {
       complaint.Say("tensors {} and {} overlap: one ends at byte {}, the other begins at {}",
-                    Printable(before->name), Printable(tensor.name), expected, tensor.begin);
+                    Shown(before->name), Shown(tensor.name), expected, tensor.begin);
     }
     if (tensor.begin > expected) {
       complaint.Say("bytes {} to {}, before tensor {}, belong to no tensor", expected, tensor.begin,
-                    Printable(tensor.name));
+                    Shown(tensor.name));
     }
     if (tensor.end > available) {
       complaint.Of(tensor.name, "ends at byte {}, but there are only {}: the file is truncated",

@@ -103,6 +103,8 @@ TEST(EscapedUtf8, IsUtf8AndReadsBackTheSame) {
 }
 
 TEST(OneLine, HasNoControls) {
+  EXPECT_EQ(OneLine("\xd0\xba\xd0\xbe\xd1\x82", 6), "\xd0\xba\xd0\xbe\xd1\x82");
+  EXPECT_EQ(OneLine("\xd0\xba\xd0\xbe\xd1\x82", 5), "\xd0\xba...");  // not half a character
   EXPECT_EQ(OneLine("a\nb\x1b[2Jc\x7f", 80), "a b [2Jc ");
   EXPECT_EQ(OneLine("a\xc2\x9b"
                     "2Jb",

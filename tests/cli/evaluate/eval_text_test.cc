@@ -56,7 +56,20 @@ TEST(Confusion, OfManyClassesTheWorstComeFirst) {
   for (const auto& lines : {few, all}) EXPECT_THAT(lines, Each(SizeIs(Le(80))));
 }
 
+TEST(Confusion, NamesMayBeOfAnyLanguage) {
+  const std::string text =
+      Join(ConfusionLines({{1, 2}, {0, 3}}, {"\xd0\xba\xd0\xbe\xd1\x82", "\xe7\x8a\xac\x1b"}, true),
+           "\n");
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("  \xd0\xba\xd0\xbe\xd1\x82 mistaken for \xe7\x8a\xac\\x1b: 2\n"),
+                    HasSubstr("\n  -------- "),  // 犬 is two columns wide
+                    HasSubstr("\n  0 \xd0\xba\xd0\xbe\xd1\x82           3 "),
+                    HasSubstr("\n  1 \xe7\x8a\xac\\x1b        3 ")));
+}
+
 TEST(Confusion, NamesOfClasses) {
+  EXPECT_EQ(ClassName(1, {"cat", "dog"}), "dog");
+  EXPECT_EQ(ClassName(2, {"cat", "dog"}), "2");
   EXPECT_EQ(ClassText(1, {"cat", "dog"}), "1 dog");
   EXPECT_EQ(ClassText(2, {"cat", "dog"}), "2");
   EXPECT_EQ(ClassText(7, {"0", "1", "2", "3", "4", "5", "6", "7"}), "7");
