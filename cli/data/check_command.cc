@@ -115,8 +115,9 @@ std::vector<std::string> PhotoReportLines(const PhotoReport& report) {
       FormatCount(images), FormatBytes(static_cast<double>(bytes)))};
   for (std::string& line : ClassTable(report)) lines.push_back(std::move(line));
   if (report.largest.height > 0) {
-    lines.push_back(fmt::format("  width x height: {} to {}, median {}", SizeText(report.smallest),
-                                SizeText(report.largest), SizeText(report.median)));
+    lines.push_back(fmt::format("  width x height, by area: smallest {}, median {}, largest {}",
+                                SizeText(report.smallest), SizeText(report.median),
+                                SizeText(report.largest)));
   }
   if (report.warnings > 0) {
     lines.push_back("  warnings of the decoder: " + FormatCount(report.warnings));

@@ -152,12 +152,13 @@ int64_t RightOf(const std::vector<Prediction>& predictions) {
   return std::ranges::count_if(predictions, &Prediction::right);
 }
 
-// "3 cat 98 %, 5 dog 2 %".
+// "cat 98 %, dog 2 %". A number before a name would look like a rank.
 std::string TopText(const std::vector<Candidate>& top, const EvaluationJob& job) {
   std::vector<std::string> taken;
   taken.reserve(top.size());
   for (const Candidate& one : top) {
-    taken.push_back(fmt::format("{} {}", ClassText(one.number, job.class_names),
+    taken.push_back(fmt::format("{} {}",
+                                ClassName(static_cast<size_t>(one.number), job.class_names),
                                 FormatPercent(one.probability, 2)));
   }
   return Join(taken, ", ");

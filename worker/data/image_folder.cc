@@ -140,8 +140,10 @@ class ImageFolder final : public Dataset {
 std::string RemarkOn(size_t others, const Exclusions& exclusions) {
   std::string remark = exclusions.Remark();
   if (others == 0) return remark;
-  return fmt::format("{} files that are not JPEG or PNG are ignored{}{}",
-                     FormatCount(static_cast<int64_t>(others)), remark.empty() ? "" : "; ", remark);
+  const std::string ignored = others == 1 ? "1 file that is not JPEG or PNG is ignored"
+                                          : FormatCount(static_cast<int64_t>(others)) +
+                                                " files that are not JPEG or PNG are ignored";
+  return ignored + (remark.empty() ? "" : "; ") + remark;
 }
 
 // Removes the photos of the validation set from `photos` and returns them.
@@ -204,10 +206,13 @@ Datasets OpenImageFolder(const config::Data& data, uint64_t seed) {
     }
   }
   if (validation.empty() && test.empty()) {
+    const bool flat = folders.training == data.dir();
     throw Error(ExitCode::kData,
-                "{}: expected a folder val next to train with images for evaluation, found none: "
-                "create one, or set data.validation_fraction",
-                data.dir());
+                "{}: expected {} for evaluation, found none: {}, or hold back a part of the images "
+                "with --set data.validation_fraction=0.1",
+                data.dir(), flat ? "images" : "a folder val next to train with images",
+                flat ? "move the classes into a folder train, and some of their images into val"
+                     : "create one");
   }
   const auto set = [&](const std::string& folder, std::vector<Photo> photos) {
     return photos.empty() ? nullptr
