@@ -1,6 +1,7 @@
 #include "common/config/config.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -31,6 +32,12 @@ void IncludeModel(config::Config& config, const fs::path& directory, ConfigError
     errors.AddUnread("model", (fs::exists(file) ? "" : named_at) + error.what());
   }
   *config.mutable_model() = std::move(model);
+}
+
+// A shell leaves ~ alone in --set KEY=~/DIR, and a file has no shell.
+void ExpandHome(std::string& path) {
+  const char* const home = std::getenv("HOME");
+  if (path.starts_with("~/") && home != nullptr && *home != '\0') path.replace(0, 1, home);
 }
 
 // The last dense layer's `units` default to the number of classes, or to 1 for values.
@@ -78,6 +85,8 @@ LoadedConfig Load(const std::string& path, const std::vector<Setting>& settings,
   for (const Setting& setting : settings) {
     if (setting.path != "model_file") SetField(config, setting, errors);
   }
+  if (config.data().has_dir()) ExpandHome(*config.mutable_data()->mutable_dir());
+  if (config.run().has_dir()) ExpandHome(*config.mutable_run()->mutable_dir());
   if (config.has_data()) ResolveFromFiles(*config.mutable_data());
   FillInUnits(config);
   CheckConfig(config, errors);
