@@ -33,24 +33,6 @@ consteval size_t KindNamed(std::string_view name) {
   return kind;
 }
 
-// Recognizes other file types that are often named .jpg.
-std::string_view OtherKind(std::span<const uint8_t> bytes) {
-  struct Magic {
-    size_t at;
-    std::string_view bytes, name;
-  };
-  constexpr Magic kKinds[] = {{8, "WEBP", "a WebP image"},
-                              {0, "GIF8", "a GIF image"},
-                              {0, "BM", "a BMP image"},
-                              {4, "ftyp", "HEIC, AVIF or a video"},
-                              {0, "<", "text, such as HTML"}};
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  for (const Magic& kind : kKinds) {
-    if (text.size() > kind.at && text.substr(kind.at).starts_with(kind.bytes)) return kind.name;
-  }
-  return "";
-}
-
 struct Checked {
   std::string path;  // relative to the folder
   size_t set = 0;
@@ -92,9 +74,7 @@ class Decoder {
       photo.text = std::move(warnings.first);
     } catch (const Error& error) {
       if (error.code() != ExitCode::kData) throw;
-      const std::string_view other = OtherKind(file_);
-      photo.text = other.empty() ? error.what()
-                                 : fmt::format("expected a JPEG or PNG file, found {}", other);
+      photo.text = error.what();
     }
   }
 
@@ -146,8 +126,11 @@ void AddLayoutIssues(const ImageFolders& found, PhotoReport& report) {
     report.issues.push_back({KindNamed("layout"), std::move(paths), text});
   };
   if (found.training.empty()) add({}, "there is no folder train");
-  if (report.classes.size() == 1)
-    add({report.classes[0]}, "is the only class; expected at least two");
+  if (report.classes.size() == 1) {
+    const bool too_high = !OnlyFolderOfClasses(found.training, report.classes).empty();
+    add({report.classes[0]}, too_high ? "is the only class, and holds folders; check it instead"
+                                      : "is the only class; expected at least two");
+  }
   for (const std::string& name : report.classes) {
     if (ValidUtf8(name) != name) add({name}, "the name is not UTF-8");
   }

@@ -237,7 +237,8 @@ void CheckOutputs(const config::Config& config, const Graph& graph, const Config
         ExitCode::kUsage, "{}: layer \"{}\": expected {}, got {} of {}", where, loss.name,
         HasValues(config.data())
             ? "mean_squared_error of 1 output, because y holds values (data.npz.classes is 0)"
-            : "at least 2 classes: mean_squared_error of 1 output is for values",
+            : "at least 2 classes: mean_squared_error of 1 output is for values (in y of an NPZ, "
+              "integers are classes: store y.astype(\"float32\") for values to predict)",
         loss.kind, graph.classes());
   }
   if (graph.classes() < DataClasses(config.data())) {

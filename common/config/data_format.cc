@@ -77,6 +77,13 @@ std::vector<std::string> FolderNames(const config::Data& data) {
                             : !folders.test.empty()   ? folders.test
                                                       : folders.validation;
   std::vector<std::string> names = ClassFolders(some);
+  if (names.size() == 1) {
+    const std::string inner = OnlyFolderOfClasses(some, names);
+    throw Error(ExitCode::kData,
+                "{}: expected a folder for each of at least two classes, found only {}{}", some,
+                names[0],
+                inner.empty() ? "" : ", which holds folders: use --data " + ShellWord(inner));
+  }
   for (const std::string& name : names) {
     if (ValidUtf8(name) == name) continue;
     throw Error(ExitCode::kData, "{}: the name of the class \"{}\" is not UTF-8: rename the folder",
@@ -99,6 +106,8 @@ const Format& FormatOf(const config::Data& data) {
                               "`muster data get cifar10 DIR` downloads CIFAR-10, `muster data "
                               "synth DIR` makes a procedural set"};
   static const Format mnist{MnistShape, Ten, Digits, "`muster data get mnist DIR` downloads MNIST"};
+  static const Format fashion_mnist{MnistShape, Ten, Digits,
+                                    "`muster data get fashion-mnist DIR` downloads Fashion-MNIST"};
   static const Format synthetic{
       SyntheticShape,
       [](const config::Data& of) { return static_cast<int64_t>(of.synthetic().classes()); },
@@ -106,8 +115,6 @@ const Format& FormatOf(const config::Data& data) {
   static const Format image_folder{
       PhotoShape, [](const config::Data&) { return int64_t{0}; }, FolderNames,
       "a folder of JPEG or PNG files for each class, in DIR/train and DIR/val or in DIR itself"};
-  static const Format fashion_mnist{MnistShape, Ten, Digits,
-                                    "`muster data get fashion-mnist DIR` downloads Fashion-MNIST"};
   static const Format npz{NpzShape,
                           [](const config::Data& of) { return int64_t{of.npz().classes()}; },
                           [](const config::Data&) { return std::vector<std::string>(); },
@@ -139,13 +146,6 @@ void ResolveNames(config::Data& data) {
 
 }  // namespace
 
-Shape StoredShape(const config::Data& data) { return FormatOf(data).shape(data); }
-
-Shape InputShape(const config::Data& data) {
-  Shape shape = StoredShape(data);
-  if (data.preprocess().has_crop_height()) {
-    shape.height = data.preprocess().crop_height();
-    shape.width = data.preprocess().crop_width();
 MnistSet MnistSetOf(const config::Data& data) {
   const bool has_clothes = std::ranges::any_of(data.class_names(), [](const std::string& name) {
     return ::strcasecmp(name.c_str(), "Trouser") == 0 || ::strcasecmp(name.c_str(), "Sneaker") == 0;
@@ -153,6 +153,13 @@ MnistSet MnistSetOf(const config::Data& data) {
   return has_clothes ? MnistSet::kFashion : MnistSet::kDigits;
 }
 
+Shape StoredShape(const config::Data& data) { return FormatOf(data).shape(data); }
+
+Shape InputShape(const config::Data& data) {
+  Shape shape = StoredShape(data);
+  if (data.preprocess().has_crop_height()) {
+    shape.height = data.preprocess().crop_height();
+    shape.width = data.preprocess().crop_width();
   }
   return shape;
 }
@@ -240,6 +247,12 @@ ImageFolders FindImageFolders(const std::string& dir) {
   const bool none = found.training.empty() && found.validation.empty() && found.test.empty();
   if (none) found.training = dir;
   return found;
+}
+
+std::string OnlyFolderOfClasses(const std::string& folder, const std::vector<std::string>& names) {
+  if (names.size() != 1) return "";
+  std::string inner = fs::path(folder) / names[0];
+  return ClassFolders(inner).empty() ? "" : inner;
 }
 
 std::vector<std::string> ClassFolders(const std::string& folder) {

@@ -57,6 +57,9 @@ struct ImageFolders {
   std::string training, validation, test;
 };
 ImageFolders FindImageFolders(const std::string& dir);
+// Returns the path of the only class in `folder` if it holds folders itself, as if `folder` were
+// one level too high; otherwise "". `names` are its class folders.
+std::string OnlyFolderOfClasses(const std::string& folder, const std::vector<std::string>& names);
 // Returns the sorted names of the folders in `folder`, except hidden ones. Throws Error(kData).
 std::vector<std::string> ClassFolders(const std::string& folder);
 

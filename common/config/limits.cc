@@ -269,7 +269,10 @@ std::string WrongValue(const FieldDescriptor& field, const std::string& value) {
                        octal ? kLeadingZero : "");
   }
   const bool text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
-  return fmt::format("expected {}, got {}", text ? "text in quotes" : "true or false", got);
+  const bool curly =
+      text && !FirstMatch("^(\u201c|\u201d|\u201e|\u2018|\u2019|\u00ab)", value).empty();
+  return fmt::format("expected {}, got {}{}", text ? "text in quotes" : "true or false", got,
+                     curly ? ": write plain quotes, \"" : "");
 }
 
 void CheckRanges(const config::Config& config, ConfigErrors& errors) {

@@ -165,8 +165,12 @@ class Reader {
         setting_.clear();
         End(fmt::format("there is no \"{}\" for this \"{}\"", At('}') ? '{' : '<', token().text));
       } else {
+        const bool number = token().type == Tokenizer::TYPE_INTEGER;
         End(fmt::format("unexpected {}{}; {}", Shorten(token().text),
-                        At('/') ? " (comments begin with #)" : "", kExpected));
+                        At('/')  ? " (comments begin with #)"
+                        : number ? " (a number has a point, not a comma; a list is [1, 2])"
+                                 : "",
+                        kExpected));
       }
     }
   }
@@ -337,6 +341,9 @@ std::string ParseTextFile(const std::string& file, const std::string& prefix, pb
   if (text.starts_with("\xEF\xBB\xBF"))
     text.erase(0, 3);  // a byte order mark, written by some editors
   if (text.empty()) throw Error(ExitCode::kUsage, "{}: the file is empty; {}", file, kExpected);
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
+    throw Error(ExitCode::kUsage, "{}: is a text in UTF-16: save it as UTF-8", file);
+  }
   if (text.find('\0') != std::string::npos) {
     throw Error(ExitCode::kUsage,
                 "{}: is not a text file; {}. If it holds weights, start a run from them with "

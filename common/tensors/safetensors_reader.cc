@@ -66,9 +66,10 @@ std::string DescribeWrongFile(const std::string& path, std::string_view first) {
   if (IsTorch(first)) {
     return "is a PyTorch file (torch.save), expected a safetensors file. Convert its state_dict: " +
            Conversion(path,
-                      "import sys, torch, safetensors.torch as s; "
-                      "s.save_file(torch.load(sys.argv[1], map_location=\"cpu\", "
-                      "weights_only=True), sys.argv[2])");
+                      "import sys, torch, safetensors.torch as s; d = torch.load(sys.argv[1], "
+                      "map_location=\"cpu\", weights_only=True); s.save_file(next((d[k] for k in "
+                      "(\"state_dict\", \"model_state_dict\", \"model\") if k in d), d), "
+                      "sys.argv[2])");
   }
   if (IsNpz(first)) {
     return "is a NumPy archive (.npz), expected a safetensors file. Convert it: " +

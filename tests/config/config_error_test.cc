@@ -54,6 +54,8 @@ TEST_F(ConfigErrorTest, AMistakeHasAPlaceAKeyAndAdvice) {
            {"checkpoint { every_steps: 1 every_epochs: 2 }", "checkpoint.every_epochs",
             "every_steps"},
            {"worker { devices: auto }", "worker.devices", "in quotes"},
+           {"worker { devices: \u201cauto\u201d }", "worker.devices", "plain quotes"},
+           {"learning_rate { base: 0,05 }", "learning_rate.base", "a point, not a comma"},
            {"worker { devices: 08 }", "worker.devices", "in quotes, got 08"},
            {"cluster { workers: 010 }", "cluster.workers", "got 010: leave out the leading zero"},
            {"deadlines { start_s: 09 }", "deadlines.start_s", "got 09: leave out the leading zero"},
@@ -184,6 +186,7 @@ TEST_F(ConfigErrorTest, ATextThatIsNoConfig) {
   const auto error = [&](const std::string& text) { return ErrorOf(Write("other", text)); };
   EXPECT_THAT(error(""), HasSubstr("the file is empty"));
   EXPECT_THAT(error(std::string("r\0u\0n\0", 6)), HasSubstr("is not a text file"));
+  EXPECT_THAT(error(std::string("\xff\xfer\0u\0n\0", 8)), HasSubstr("save it as UTF-8"));
   for (const char* text : {"{\"run\": {\"epochs\": 2}}", "run:\n  epochs: 2\n",
                            "[run]\nepochs = 2\n", "run { epochs: 2 ] }"}) {
     EXPECT_THAT(error(text), AllOf(HasSubstr("other:"), HasSubstr("protobuf text format")));

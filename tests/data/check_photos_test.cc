@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/data/check_command.h"
+#include "common/config/data_format.h"
 #include "proto/config.pb.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_dir.h"
@@ -124,6 +125,17 @@ TEST_F(CheckPhotosTest, AFolderWithoutSetsNeedsAFraction) {
             "Training would work with data.validation_fraction=0.1.");
   EXPECT_EQ(nlohmann::json::parse(PhotoReportJson(report))["verdict"],
             "Training would work with data.validation_fraction=0.1.");
+}
+
+TEST_F(CheckPhotosTest, AFolderOneLevelTooHighIsNamed) {
+  fs::create_directory(dir_ / "train/cat/deeper");
+  fs::remove_all(dir_ / "train/dog");
+  fs::remove_all(dir_ / "val");
+  EXPECT_THAT(Found("layout"), ElementsAre(Paths{"cat"}));
+  config::Data data;
+  data.set_format(config::Data::IMAGE_FOLDER);
+  data.set_dir(dir_ / "train");
+  EXPECT_MUSTER_ERROR(ResolveFromFiles(data), ExitCode::kData, HasSubstr("train/cat"));
 }
 
 TEST_F(CheckPhotosTest, NoClassesAreAnError) {
@@ -272,18 +284,6 @@ TEST_F(CheckPhotosTest, ABrokenLinkIsADamagedFile) {
   EXPECT_EQ(Open(list).train->size(), 3);
 }
 
-TEST_F(CheckPhotosTest, LinesOfAListMayBeCommentsOrNameNoFile) {
-  const Datasets sets = Open(List("# comment\r\n\r\n./train//cat/1.png\r\ntrain/cat/none.png\n"));
-  EXPECT_EQ(sets.train->size(), 2);
-  EXPECT_THAT(sets.remark,
-              AllOf(HasSubstr("images excluded by "), HasSubstr("for example train/cat/none.png")));
-  EXPECT_THAT(Open(List("train/dog/1.jpeg.txt\n")).remark, Not(HasSubstr("images excluded by ")));
-  EXPECT_MUSTER_ERROR(Open(List("train/dog/1.jpeg")), ExitCode::kData, HasSubstr("train/dog"));
-  EXPECT_MUSTER_ERROR(Open((dir_ / "none").string()), ExitCode::kData,
-                      AllOf(HasSubstr("data.image_folder.exclude"), HasSubstr("none")));
-  EXPECT_MUSTER_ERROR(Open(dir_.string()), ExitCode::kData, HasSubstr("a folder"));
-}
-
 TEST_F(CheckPhotosTest, WhatCannotBeReadIsDamaged) {
   fs::create_symlink("loop", dir_ / "train/loop");  // no class
   fs::create_symlink("itself.png", dir_ / "train/cat/itself.png");
@@ -303,6 +303,18 @@ TEST_F(CheckPhotosTest, WhatCannotBeReadIsDamaged) {
   EXPECT_THAT(Found("damaged"), ::testing::ElementsAreArray(damaged));
   EXPECT_MUSTER_ERROR(Open(""), ExitCode::kData, HasSubstr("train/cat/deep/up: "));
   EXPECT_EQ(Check(List(ExclusionsText(Check()))).grade(), PhotoGrade::kNote);
+}
+
+TEST_F(CheckPhotosTest, LinesOfAListMayBeCommentsOrNameNoFile) {
+  const Datasets sets = Open(List("# comment\r\n\r\n./train//cat/1.png\r\ntrain/cat/none.png\n"));
+  EXPECT_EQ(sets.train->size(), 2);
+  EXPECT_THAT(sets.remark,
+              AllOf(HasSubstr("images excluded by "), HasSubstr("for example train/cat/none.png")));
+  EXPECT_THAT(Open(List("train/dog/1.jpeg.txt\n")).remark, Not(HasSubstr("images excluded by ")));
+  EXPECT_MUSTER_ERROR(Open(List("train/dog/1.jpeg")), ExitCode::kData, HasSubstr("train/dog"));
+  EXPECT_MUSTER_ERROR(Open((dir_ / "none").string()), ExitCode::kData,
+                      AllOf(HasSubstr("data.image_folder.exclude"), HasSubstr("none")));
+  EXPECT_MUSTER_ERROR(Open(dir_.string()), ExitCode::kData, HasSubstr("a folder"));
 }
 
 TEST_F(CheckPhotosTest, ABadFileInTrainingNamesTheCommand) {

@@ -240,6 +240,10 @@ std::string Cifar10Remedy(const std::string& dir) {
   const std::string found = FindCifar10(dir);
   const bool something = fs::exists(found + "/" + kCifar10TrainFiles[0], ignored) ||
                          fs::exists(found + "/" + kCifar10TestFile, ignored);
+  if (!something && (Exists(path / "cifar-10-batches-py") || Exists(path / "data_batch_1"))) {
+    return "These are the files of the Python version: `muster data get cifar10 DIR` downloads the "
+           "binary version.";
+  }
   if (!something && HoldsOtherFiles(dir)) {
     return "The directory contains other files. For a folder of photos set data.format to "
            "IMAGE_FOLDER, as in configs/imagefolder_resnet18.txtpb. For CIFAR-10, download it to a "

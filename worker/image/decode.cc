@@ -11,12 +11,33 @@ namespace {
 
 using std::literals::operator""sv;
 
+// Recognizes other file types that are often named .jpg.
+std::string_view OtherKind(std::string_view text) {
+  struct Magic {
+    size_t at;
+    std::string_view bytes, name;
+  };
+  constexpr Magic kKinds[] = {{8, "WEBP", "a WebP image"},
+                              {0, "GIF8", "a GIF image"},
+                              {0, "BM", "a BMP image"},
+                              {4, "ftyp", "HEIC, AVIF or a video"},
+                              {0, "<", "text, such as HTML"}};
+  for (const Magic& kind : kKinds) {
+    if (text.size() > kind.at && text.substr(kind.at).starts_with(kind.bytes)) return kind.name;
+  }
+  return "";
+}
+
 ImageKind KindOf(std::span<const uint8_t> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xFF\xD8\xFF"sv)) return ImageKind::kJpeg;
   if (text.starts_with("\x89PNG\r\n\x1A\n"sv)) return ImageKind::kPng;
   if (text.empty())
     throw Error(ExitCode::kData, "expected a JPEG or PNG file, found an empty file");
+  const std::string_view other = OtherKind(text);
+  if (!other.empty()) {
+    throw Error(ExitCode::kData, "expected a JPEG or PNG file, found {}: convert it", other);
+  }
   std::string found;
   for (const char c : text.substr(0, 8)) {
     found += fmt::format("{}{:02X}", found.empty() ? "" : " ", static_cast<uint8_t>(c));
