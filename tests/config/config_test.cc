@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <cstdlib>
+
 #include "common/config/data_format.h"
 #include "common/config/job_size.h"
 #include "common/config/resolved.h"
@@ -36,6 +38,10 @@ TEST_F(ConfigTest, SettingsOverride) {
   EXPECT_EQ(load("cluster.transport=Local").cluster().transport(), config::Cluster::LOCAL);
   EXPECT_EQ(load("data.dir=/a b/\"c\"").data().dir(), "/a b/\"c\"");
   EXPECT_EQ(load("data.dir=\"/quoted\"").data().dir(), "/quoted");
+  const std::string home = std::getenv("HOME") == nullptr ? "~" : std::getenv("HOME");
+  EXPECT_EQ(load("data.dir=~/d").data().dir(), home + "/d");
+  EXPECT_EQ(load("run.dir=~/d").run().dir(), home + "/d");
+  EXPECT_EQ(load("data.dir=~d").data().dir(), "~d");
   EXPECT_EQ(load("optimizer={ type: MOMENTUM momentum: 0.5 }").optimizer().momentum(), 0.5f);
   EXPECT_EQ(load("model.layer[fc].dense.units=12").model().layer(0).dense().units(), 12u);
   EXPECT_EQ(load("model.layer[0].dense.units=13").model().layer(0).dense().units(), 13u);
