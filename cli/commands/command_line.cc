@@ -37,7 +37,7 @@ constexpr const char* kExamples =
     "  muster verify runs/NAME                       check that its bits repeat\n"
     "  muster inspect configs/cifar10.txtpb          layers, variables, chunks\n"
     "  muster inspect runs/NAME                      its state and weights\n"
-    "  muster export runs/NAME --format onnx model.onnx\n"
+    "  muster export runs/NAME model.onnx\n"
     "  muster import pt.safetensors --config configs/cifar10.txtpb ours.safetensors\n"
     "  muster eval runs/NAME                         accuracy, class by class\n"
     "  muster predict runs/NAME photo.jpg folder     classify photos\n"
@@ -50,8 +50,22 @@ constexpr const char* kExamples =
     "  muster runs                                   list runs\n"
     "  muster top runs/NAME                          watch a run\n"
     "  muster plot runs/NAME                         draw its curves as SVG\n"
+    "  muster eval latest                            of the newest run in ./runs\n"
     "  muster server configs/cifar10.txtpb --data data   a job on several machines\n"
     "`muster COMMAND --help` describes a command. `muster launch --help` explains the exit codes.";
+
+// The command that a word of other programs means, or "".
+std::string Means(const std::string& word) {
+  constexpr std::pair<const char*, const char*> kWords[] = {
+      {"train", "launch"},  {"fit", "launch"},        {"run", "launch"},      {"start", "launch"},
+      {"resume", "launch"}, {"evaluate", "eval"},     {"validate", "eval"},   {"test", "eval"},
+      {"help", "--help"},   {"version", "--version"}, {"summary", "inspect"}, {"show", "inspect"},
+      {"list", "runs"},     {"status", "top"},        {"convert", "import"}};
+  for (const auto& [other, ours] : kWords) {
+    if (word == other) return ours;
+  }
+  return "";
+}
 
 // Returns the command that the words select. Throws for an unknown name.
 const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>& words) {
@@ -63,14 +77,15 @@ const CLI::App* FindCommand(const CLI::App& app, const std::vector<std::string>&
     std::vector<std::string> names;
     const CLI::App* next = nullptr;
     for (const CLI::App* choice : choices) {
-      names.push_back(choice->get_name());
+      if (!choice->get_group().empty()) names.push_back(choice->get_name());
       if (choice->get_name() == word) next = choice;
     }
     if (next == nullptr) {
-      std::string nearest = NearestName(word, names);
+      std::string meant = command == &app ? Means(word) : "";
+      if (meant.empty()) meant = NearestName(word, names);
       throw Error(ExitCode::kUsage, "unknown command '{}'; {}", word,
-                  nearest.empty() ? fmt::format("known: {}", Join(names, ", "))
-                                  : fmt::format("did you mean '{}'?", nearest));
+                  meant.empty() ? fmt::format("known: {}", Join(names, ", "))
+                                : fmt::format("did you mean '{}'?", meant));
     }
     command = next;
   }

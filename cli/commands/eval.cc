@@ -33,6 +33,7 @@ constexpr const char* kEvalFooter =
 
 void DescribeEval(CLI::App& command, EvalOptions& options) {
   options.Add(command);
+  command.get_option("FROM")->required(false)->default_str(kLatest);
   command.add_flag("--validation-set", options.validation_set,
                    "Use the validation set; default: the test set, if there is one");
   options.config.AddShorthand(

@@ -7,7 +7,7 @@
 namespace muster {
 
 struct EvaluationOptions {
-  std::string from;
+  std::string from = kLatest;
   ModelChoice choice;
   ConfigOptions config;
   bool json = false;
@@ -24,7 +24,7 @@ struct EvaluationOptions {
     command.add_flag("--json", json, "Print a JSON object instead of text");
   }
   EvaluationSource source() const {
-    return {.from = from,
+    return {.from = RunNamed(from),
             .choice = choice,
             .config_path = config.path(),
             .settings = config.settings()};

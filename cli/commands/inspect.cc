@@ -35,8 +35,9 @@ constexpr const char* kInspectFooter =
 void DescribeInspect(CLI::App& command, InspectOptions& options) {
   options.config.AddConfig(command)
       ->description(
-          "A config (configs/*.txtpb), a run directory, a checkpoint (a folder in "
-          "RUN_DIR/checkpoints), or a safetensors file")
+          "A config (configs/*.txtpb), a run directory (latest: the newest one), a checkpoint (a "
+          "folder "
+          "in RUN_DIR/checkpoints), or a safetensors file")
       ->type_name("PATH");
   command.get_option("--set")->description("Change any setting of a config; may be repeated");
   command.add_flag("--config", options.show_config, "Print only the config that weights come with");
@@ -60,7 +61,8 @@ int InspectWeights(const InspectOptions& options, const std::string& path) {
 }
 
 int DoInspect(const InspectOptions& options) {
-  const std::string path = options.config.path();
+  const std::string path =
+      options.config.config == kLatest ? RunNamed(kLatest) : options.config.path();
   if (IsModel(path)) return InspectWeights(options, path);
   for (const auto& [given, option] :
        {std::pair(options.show_config, "--config"), std::pair(options.choice.average, "--ema"),

@@ -16,10 +16,10 @@ void JobOptions::Add(CLI::App& command, bool needs_config) {
       "Directory for the run's files (run.dir); default: runs/<config>-<date>-<time>");
   // A resumed run uses the config in its directory.
   command
-      .add_option(
-          "--resume", resume,
-          "Resume the run in this directory; auto: resume the run in --run-dir, or start it "
-          "if it has not begun")
+      .add_option("--resume", resume,
+                  "Resume the run in this directory; latest: the newest one; auto: resume the run "
+                  "in --run-dir, or start it "
+                  "if it has not begun")
       ->type_name("RUN_DIR|auto")
       ->check(SomeText())
       ->trigger_on_parse()
@@ -52,7 +52,7 @@ LaunchArguments JobOptions::arguments() const {
           .settings = config.settings(),
           .server_program = Sibling("muster-server"),
           .worker_program = Sibling("muster-worker"),
-          .resume = resume == kResumeAuto ? "" : resume,
+          .resume = resume == kResumeAuto ? "" : RunNamed(resume),
           .resume_or_begin = resume == kResumeAuto};
 }
 

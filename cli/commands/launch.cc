@@ -226,7 +226,9 @@ std::string LaunchLine(const LaunchOptions& options, const LaunchArguments& argu
   for (const Setting& setting : options.config.settings()) {
     add("--set", setting.path + "=" + setting.value);
   }
-  if (!options.resume.empty()) add("--resume", options.resume);
+  if (!options.resume.empty()) {
+    add("--resume", arguments.resume_or_begin ? options.resume : arguments.resume);
+  }
   if (options.repeat > 0) add("--repeat", std::to_string(options.repeat));
   if (options.log_placement) add("--log-placement", "");
   // The same directory after a requeue.

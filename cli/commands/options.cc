@@ -6,9 +6,12 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "cli/text/console.h"
+#include "cli/view/run_reader.h"
 #include "common/base/error.h"
 #include "common/base/leading_zero.h"
 #include "common/base/text.h"
+#include "common/config/nearest_name.h"
 
 namespace muster {
 namespace {
@@ -32,7 +35,39 @@ std::pair<std::string, std::string> TraceSteps(const std::string& text) {
   return {std::to_string(first), std::to_string(last - first + 1)};
 }
 
+// A config in the same folder that was probably meant, or "".
+std::string SimilarConfig(const fs::path& missing) {
+  constexpr const char* kSuffix = ".txtpb";
+  const fs::path folder = missing.parent_path(), name = missing.filename();
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+    const fs::path other = entry.path().filename();
+    if (other.extension() != kSuffix) continue;
+    if (other.stem() == name || other.stem() == name.stem()) return folder / other;
+    names.push_back(other.stem());
+  }
+  const std::string nearest = NearestName(name.stem(), names);
+  return nearest.empty() ? "" : folder / (nearest + kSuffix);
+}
+
 }  // namespace
+
+std::string RunNamed(const std::string& typed) {
+  std::error_code ignored;
+  if (typed != kLatest || fs::exists(fs::symlink_status(typed, ignored))) return typed;
+  std::vector<std::string> troubles;
+  const std::vector<RunRecord> runs =
+      fs::is_directory("runs", ignored) ? FindRuns("runs", troubles) : std::vector<RunRecord>();
+  if (runs.empty()) {
+    throw Error(ExitCode::kUsage,
+                "{}: expected a run below the folder runs of the current folder, found none: name "
+                "a run directory",
+                kLatest);
+  }
+  PrintError(fmt::format("muster: {} is {}\n", kLatest, runs.back().dir));
+  return runs.back().dir;
+}
 
 std::string FullName(const CLI::App& command) {
   const CLI::App* parent = command.get_parent();
@@ -161,7 +196,14 @@ void ConfigOptions::AddInitialWeights(CLI::App& command) {
       ->excludes(skip);
 }
 
-std::string ConfigOptions::path() const { return FindConfig(config, ProgramFolder()); }
+std::string ConfigOptions::path() const {
+  const std::string path = FindConfig(config, ProgramFolder());
+  std::error_code ignored;
+  const bool missing = fs::symlink_status(path, ignored).type() == fs::file_type::not_found;
+  const std::string similar = path.empty() || !missing ? "" : SimilarConfig(path);
+  if (similar.empty()) return path;
+  throw Error(ExitCode::kUsage, "{}: there is no such file; did you mean {}?", path, similar);
+}
 
 std::vector<Setting> ConfigOptions::settings() const {
   std::vector<Setting> settings;
@@ -212,9 +254,9 @@ void AddChoice(CLI::App& command, ModelChoice& choice) {
 
 void AddFrom(CLI::App& command, std::string& from) {
   command
-      .add_option(
-          "FROM", from,
-          "A run directory, a checkpoint (a folder in RUN_DIR/checkpoints), or a safetensors file")
+      .add_option("FROM", from,
+                  "A run directory (latest: the newest one), a checkpoint (a folder in "
+                  "RUN_DIR/checkpoints), or a safetensors file")
       ->required()
       ->type_name("PATH")
       ->check(SomeText());

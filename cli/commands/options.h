@@ -36,6 +36,13 @@ std::string Sibling(const std::string& name);
 // PREFIX/share/muster/name. Never fails: the caller reports a missing file when it reads it.
 std::string FindConfig(const std::string& name, const std::filesystem::path& program_folder);
 
+// The name of the newest run below ./runs, the last that `muster runs` lists.
+inline constexpr const char* kLatest = "latest";
+// What a user typed where a run directory is expected. If it is kLatest, and there is no such file
+// or folder, returns the newest run's directory and names it on standard error. Throws
+// Error(kUsage) if there is none.
+std::string RunNamed(const std::string& typed);
+
 // Adds a command. `describe(command, options)` adds its options; `run(options)` is its action. Only
 // options with a member `behind` accept words after "--", and get them.
 template <typename Options, typename Describe, typename Run>
@@ -86,7 +93,8 @@ class ConfigOptions {
   void AddInitialWeights(CLI::App& command);
 
   std::string config;  // as typed
-  // The file that `config` names (see FindConfig), or "" if none was given.
+  // The file that `config` names (see FindConfig), or "" if none was given. Throws Error(kUsage) if
+  // there is no such file, but one with a similar name.
   std::string path() const;
   // All settings, in the order given. Throws Error(kUsage) if two options set the same one.
   std::vector<Setting> settings() const;

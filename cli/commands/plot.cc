@@ -6,7 +6,7 @@ namespace muster {
 namespace {
 
 struct PlotOptions {
-  std::vector<std::string> run_dirs;
+  std::vector<std::string> run_dirs{kLatest};
   std::string output, axis = "step", scalar;
 };
 
@@ -20,9 +20,9 @@ constexpr const char* kPlotFooter =
     "metrics.jsonl is not a regular file.";
 
 void DescribePlot(CLI::App& command, PlotOptions& options) {
-  command.add_option("RUN_DIR", options.run_dirs, "The run directories")
-      ->required()
-      ->type_name("PATH");
+  command.add_option("RUN_DIR", options.run_dirs, "The run directories; latest: the newest one")
+      ->type_name("PATH")
+      ->default_str(kLatest);
   AddOption(command, "--output", options.output, "FILE",
             "Output file (.svg); default: plot.svg in the run directory, or in the current one for "
             "several runs");
@@ -39,10 +39,10 @@ int DoPlot(const PlotOptions& options) {
   const PlotAxis axis = options.axis == "epoch"  ? PlotAxis::kEpoch
                         : options.axis == "time" ? PlotAxis::kTime
                                                  : PlotAxis::kStep;
-  return PlotRuns({.run_dirs = options.run_dirs,
-                   .output = options.output,
-                   .axis = axis,
-                   .scalar = options.scalar});
+  std::vector<std::string> run_dirs;
+  for (const std::string& dir : options.run_dirs) run_dirs.push_back(RunNamed(dir));
+  return PlotRuns(
+      {.run_dirs = run_dirs, .output = options.output, .axis = axis, .scalar = options.scalar});
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace muster {
 namespace {
 
 struct TopOptions {
-  std::string dir;
+  std::string dir = kLatest;
   bool once = false, json = false;
 };
 
@@ -21,7 +21,9 @@ constexpr const char* kTopFooter =
     "file.";
 
 void DescribeTop(CLI::App& command, TopOptions& options) {
-  command.add_option("RUN_DIR", options.dir, "The run directory")->required()->type_name("PATH");
+  command.add_option("RUN_DIR", options.dir, "The run directory; latest: the newest one")
+      ->type_name("PATH")
+      ->capture_default_str();
   command.add_flag("--once", options.once, "Print the status once and exit");
   command.add_flag("--json", options.json,
                    "Print the status once, as JSON (Status in proto/events.proto)");
@@ -33,8 +35,8 @@ void DescribeTop(CLI::App& command, TopOptions& options) {
 void AddTop(CLI::App& app, Action& action) {
   AddCommand<TopOptions>(app, action, "top", "Watch a run from any terminal", DescribeTop,
                          [](const TopOptions& options) {
-                           return options.json ? PrintStatusJson(options.dir)
-                                               : WatchRun(options.dir, options.once);
+                           const std::string dir = RunNamed(options.dir);
+                           return options.json ? PrintStatusJson(dir) : WatchRun(dir, options.once);
                          });
 }
 

@@ -34,7 +34,8 @@ constexpr const char* kVerifyFooter =
     "`muster launch --help`.";
 
 void DescribeVerify(CLI::App& command, VerifyOptions& options) {
-  AddOption(command, "RUN_DIR", options.run, "PATH", "A run directory; the run may be in progress")
+  AddOption(command, "RUN_DIR", options.run, "PATH",
+            "A run directory, or latest; the run may be in progress")
       ->required();
   command.add_flag("--last", options.last,
                    "Start from the second newest checkpoint instead of the oldest");
@@ -52,7 +53,7 @@ void DescribeVerify(CLI::App& command, VerifyOptions& options) {
 }
 
 int DoVerify(const VerifyOptions& options) {
-  return RunVerify({.run = options.run,
+  return RunVerify({.run = RunNamed(options.run),
                     .settings = options.config.settings(),
                     .last = options.last,
                     .json = options.json,

@@ -1,6 +1,7 @@
 #include "cli/view/run_reader.h"
 
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -52,17 +54,20 @@ std::string TextIn(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The UTC time, such as "2026-01-31T12:00:05.123Z", less `elapsed_s`, in local time; "" if invalid.
-std::string Began(const std::string& utc, double elapsed_s) {
+// Takes when a run began: the UTC time, such as "2026-01-31T12:00:05.123Z", less `elapsed_s`.
+void TakeBegin(const std::string& utc, double elapsed_s, RunRecord& run) {
   constexpr double kMostSeconds = 1e10;
   std::tm time{}, local{};
-  if (::strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return "";
-  if (!(std::abs(elapsed_s) < kMostSeconds)) return "";
+  if (::strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return;
+  if (!(std::abs(elapsed_s) < kMostSeconds)) return;
   const std::time_t began = ::timegm(&time) - static_cast<std::time_t>(elapsed_s);
-  if (::localtime_r(&began, &local) == nullptr) return "";
+  if (::localtime_r(&began, &local) == nullptr) return;
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &local);
-  return text.data();
+  run.began = text.data();
+  double fraction = 0;  // of a second
+  (void)std::sscanf(utc.c_str(), "%*[^.]%lf", &fraction);
+  run.order = static_cast<double>(::timegm(&time)) + fraction - elapsed_s;
 }
 
 // Updates `numbers` with the values that the line has.
@@ -153,7 +158,7 @@ void AddLine(const Json& line, RunRecord& run) {
     return;
   }
   if (run.began.empty()) {
-    run.began = Began(TextIn(line, "time"), NumberIn(line, "elapsed_s").value_or(0));
+    TakeBegin(TextIn(line, "time"), NumberIn(line, "elapsed_s").value_or(0), run);
   }
   TakeNumbers(line, run.latest);
   if (const auto step = WholeNumberIn(line, "step")) run.steps = step;
@@ -310,6 +315,10 @@ std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
   RunRecord run{.dir = dir, .name = fs::path(dir).lexically_normal().filename()};
   if (run.name.empty()) run.name = fs::path(dir).lexically_normal().parent_path().filename();
   ReadMetrics(dir, run);
+  struct stat config {};
+  if (run.began.empty() && ::stat((dir + "/config.txtpb").c_str(), &config) == 0) {
+    run.order = static_cast<double>(config.st_mtim.tv_sec) + 1e-9 * config.st_mtim.tv_nsec;
+  }
   const std::optional<events::Status> status = ReadStatus(dir);
   run.state = StateOf(run, status);
   if (IsGone(run.state) && DiskWasFull(dir)) run.state = RunState::kDiskFull;
@@ -333,7 +342,7 @@ std::vector<RunRecord> FindRuns(const std::string& dir, std::vector<std::string>
       troubles.emplace_back(error.what());
     }
   }
-  std::ranges::sort(runs, {}, [](const RunRecord& run) { return std::pair(run.began, run.name); });
+  std::ranges::sort(runs, {}, [](const RunRecord& run) { return std::pair(run.order, run.name); });
   return runs;
 }
 

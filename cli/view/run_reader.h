@@ -64,6 +64,7 @@ struct RunRecord {
   std::string name;  // of the directory, relative to the searched one
   RunState state = RunState::kNotBegun;
   std::string began;  // local time, "2026-01-31 12:00"; "" if unknown
+  double order = 0;   // when it began, or before its first line when its config was written
   std::optional<int64_t> steps, total_steps, workers;
   RunNumbers latest;             // the latest value of each number
   std::vector<MetricsRow> rows;  // in the order of steps; each step appears once

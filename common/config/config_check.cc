@@ -1,6 +1,7 @@
 #include "common/config/config_check.h"
 
 #include <optional>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/config/build_graph.h"
@@ -90,8 +91,14 @@ void CheckProgramJob(const config::Config& config, ConfigErrors& errors) {
   const auto refuse = [&](bool is_set, const char* key) {
     if (is_set) errors.Fail(key, "cannot be used with worker.program");
   };
-  refuse(config.has_model() || config.has_model_file(), "model");
-  refuse(config.has_data(), "data");
+  for (const auto& [is_set, key] :
+       {std::pair(config.has_model() || config.has_model_file(), "model"),
+        std::pair(config.has_data(), "data")}) {
+    if (!is_set) continue;
+    errors.Fail(key,
+                "the program has its own: remove this section, or to train this network leave out "
+                "the program (the command after --, or worker.program)");
+  }
   refuse(config.evaluation().confusion_matrix(), "evaluation.confusion_matrix");
   refuse(config.evaluation().flip(), "evaluation.flip");
   refuse(config.evaluation().has_stop_at_accuracy(), "evaluation.stop_at_accuracy");

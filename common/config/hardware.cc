@@ -47,6 +47,12 @@ std::string CardName(const std::string& word, const std::string& text) {
       return kind + word.substr(4);
     }
   }
+  for (const char* const kind : {"gpu:", "cuda:"}) {  // PyTorch counts the visible ones only
+    if (!lower.starts_with(kind)) continue;
+    Refuse(fmt::format("write the number alone, as `muster gpus` counts: {}",
+                       lower.substr(lower.find(':') + 1)),
+           text);
+  }
   Refuse(word.empty() ? "a list element is empty" : "\"" + word + "\" is neither", text);
 }
 

@@ -94,8 +94,49 @@ TEST_F(CommandLineTest, UnknownCommandsAndOptionsNameTheNearest) {
   ExpectRefused(Run({"frobnicate"}),
                 "known: launch, inspect, import, export, eval, predict, trace, bench, gpus, data, "
                 "server, worker");
+  for (const auto& [word, meant] :
+       {std::pair("train", "launch"), {"fit", "launch"}, {"test", "eval"}, {"help", "--help"}}) {
+    ExpectRefused(Run({word}), fmt::format("did you mean '{}'?", meant));
+  }
+  EXPECT_EQ(Run({"frobnicate"}).err.find("host"), std::string::npos);  // users do not type it
   ExpectRefused(RunLaunch({"--epoch", "2"}), "did you mean '--epochs'?");
   ExpectRefused(Run({"data", "sinth", "x"}), "did you mean 'synth'?");
+}
+
+TEST_F(CommandLineTest, AConfigThatIsNotThereNamesASimilarOne) {
+  std::ofstream(Path("mine.txtpb")) << "\n";
+  for (const char* name : {"mine.txt", "mine", "mine.textpb", "mien.txtpb"}) {
+    ExpectRefused(Run({"launch", Path(name)}), "did you mean " + Path("mine.txtpb") + "?");
+  }
+  ExpectRefused(Run({"launch", Path("else.txtpb")}), "cannot be read");
+}
+
+TEST_F(CommandLineTest, ANameTellsTheFormatOfAnExport) {
+  EXPECT_EQ(Run({"export", "x.safetensors", "y.onnx"}).exit_code, 3);  // there is no such file
+  ExpectRefused(Run({"export", "x.safetensors", "y"}), ".safetensors, .npz, .onnx, or --format");
+}
+
+TEST_F(CommandLineTest, LatestIsTheNewestRunUnlessAFileHasThatName) {
+  const std::string none = "found none: name a run directory";
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"top"},
+                                             {"plot"},
+                                             {"eval"},
+                                             {"top", "latest"},
+                                             {"launch", "--resume", "latest"},
+                                             {"verify", "latest"},
+                                             {"inspect", "latest"},
+                                             {"export", "latest", "x.npz"},
+                                             {"predict", "latest", "--samples", "0"}}) {
+    ExpectRefused(Run(words), none);
+  }
+  std::filesystem::create_directories(Path("runs/r"));
+  for (const char* file : {"config.txtpb", "server.log"}) std::ofstream(Path("runs/r/") + file);
+  const Finished found = Run({"verify", "latest"});
+  EXPECT_EQ(found.exit_code, 2);
+  EXPECT_THAT(found.err, StartsWith("muster: latest is runs/r\n"));
+  std::filesystem::create_directory(Path("latest"));
+  EXPECT_THAT(Run({"verify", "latest"}).err, StartsWith("muster: error: latest: "));
 }
 
 TEST_F(CommandLineTest, OptionsOfOtherProgramsNameOurs) {

@@ -264,6 +264,20 @@ TEST_F(RunReaderTest, RunsAreFoundBelowADirectory) {
   EXPECT_THROW((void)ReadRun(Dir()), Error);
 }
 
+TEST_F(RunReaderTest, TheNewestRunIsTheLast) {
+  // All began within a minute; "a" has just begun.
+  const auto line = [](const char* time) {
+    return fmt::format(R"({{"step": 9, "elapsed_s": 0.25, "time": "2026-01-31T12:00:{}Z"}})", time);
+  };
+  MakeRun("a", {});
+  MakeRun("d", {line("10.1"), line("59.0")});
+  MakeRun("c", {line("10.2")});
+  MakeRun("b", {line("9.9")});
+  std::vector<std::string> names, troubles;
+  for (const RunRecord& run : FindRuns(Dir(), troubles)) names.push_back(run.name);
+  EXPECT_THAT(names, ElementsAre("b", "d", "c", "a"));
+}
+
 TEST_F(RunReaderTest, ARunWhoseMetricsAreAPipeIsLeftOut) {
   MakeRun("one", {FinalText(1, "completed")});
   MakeRun("two", {});
