@@ -45,7 +45,6 @@ constexpr const Engine& kSlurm = kEngines[3];
 
 struct Found {
   const Engine* engine;
-  bool is_signed;
   GivenRank given;
 };
 
@@ -79,7 +78,11 @@ uint32_t LocalSize(const Environment& environment, const Engine& engine) {
 }
 
 GivenRank Read(const Environment& environment, const Engine& engine) {
-  GivenRank given{.engine = engine.name, .variable = engine.rank, .size_variable = engine.size};
+  GivenRank given{.engine = engine.name,
+                  .launcher = engine.launcher,
+                  .is_signed = IsSet(environment, engine.sign),
+                  .variable = engine.rank,
+                  .size_variable = engine.size};
   given.rank = *NumberIn(environment, engine.rank, kMostProcesses - 1);
   if (*engine.size == '\0') return given;
   given.size = NumberIn(environment, engine.size, kMostProcesses);
@@ -139,22 +142,22 @@ std::optional<GivenRank> FindGivenRank(const Environment& environment) {
   std::vector<Found> found;
   const Found* best = nullptr;
   for (const Engine& engine : kEngines) {
-    const bool is_signed = IsSet(environment, engine.sign);
-    if (!IsSet(environment, engine.rank) || (&engine == &kSlurm && !is_signed)) continue;
-    found.push_back({&engine, is_signed, Read(environment, engine)});
+    if (!IsSet(environment, engine.rank)) continue;
+    if (&engine == &kSlurm && !IsSet(environment, engine.sign)) continue;
+    found.push_back({&engine, Read(environment, engine)});
   }
   for (const Found& one : found) {
-    const bool better = best == nullptr || (one.is_signed && !best->is_signed);
+    const bool better = best == nullptr || (one.given.is_signed && !best->given.is_signed);
     if (better) best = &one;
   }
   if (best == nullptr) return std::nullopt;
   for (const Found& one : found) {
     // The processes of an outer launcher are others: each may have started an mpirun.
-    if (one.is_signed && one.engine->level > best->engine->level) continue;
+    if (one.given.is_signed && one.engine->level > best->engine->level) continue;
     bool agrees = Agree(one.given, best->given);
     for (const Found& other : found) {
       // Slurm's own PMI_RANK agrees with Slurm, even if the ranks are those of a torchrun in it.
-      agrees |= !one.is_signed && other.is_signed && Agree(one.given, other.given);
+      agrees |= !one.given.is_signed && other.given.is_signed && Agree(one.given, other.given);
     }
     if (!agrees) Contradict(best->given, one.given);
   }

@@ -18,8 +18,10 @@ std::optional<uint32_t> NumberIn(const Environment& environment, const std::stri
                                  uint32_t most);
 
 struct GivenRank {
-  std::string engine;    // "Slurm"
-  std::string variable;  // that holds the rank
+  std::string engine;      // "Slurm"
+  std::string launcher;    // "srun"
+  bool is_signed = false;  // no script has set the variables
+  std::string variable;    // that holds the rank
   uint32_t rank = 0;
   std::string size_variable;     // "" if this engine does not tell the size
   std::optional<uint32_t> size;  // the number of processes

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "cli/cluster/given_rank.h"
 #include "cli/commands/job_options.h"
 #include "cli/data/count_samples.h"
 #include "cli/data/normalization.h"
@@ -311,7 +312,21 @@ void AddHosts(const LaunchOptions& options, LaunchArguments& arguments) {
   if (!std::ranges::all_of(hosts.hosts, &Host::here)) arguments.hosts = std::move(hosts);
 }
 
+// Each of several launches would train a run of its own. Of srun, FindSlurmJob says so.
+void RefuseCopies() {
+  const std::optional<GivenRank> given = FindGivenRankIfClear(ThisEnvironment());
+  if (!given || !given->is_signed || given->size.value_or(1) < 2 || given->engine == "Slurm")
+    return;
+  throw Error(ExitCode::kUsage,
+              "{0} has started {1} launches ({2}), each of a run of its own; expected one, which "
+              "starts the workers itself: muster launch --workers {1}, on several hosts with -H "
+              "a:4,b:4; or start single workers with {0} and muster worker --rank AUTO "
+              "(docs/CLUSTER.md)",
+              given->launcher, *given->size, given->size_variable);
+}
+
 int DoLaunch(const LaunchOptions& options) {
+  RefuseCopies();
   LaunchArguments arguments = options.arguments();
   UseNoConfig(options.behind, arguments);
   if (!options.behind.empty()) arguments.settings.push_back(ProgramSetting(options.behind));

@@ -56,6 +56,16 @@ TEST_F(LauncherLineTest, AWorkerTakesTheRankOfItsLauncher) {
   ExpectRefused(worker({}), "PMI_RANK=one: expected a whole number");
 }
 
+TEST_F(LauncherLineTest, SeveralLaunchesAreRefused) {
+  SetVariable("RANK", "0");
+  SetVariable("WORLD_SIZE", "2");
+  ExpectRefused(RunLaunch({"--seed", "x"}), "run.seed");  // a script's own variables
+  SetVariable("TORCHELASTIC_RUN_ID", "x");
+  ExpectRefused(RunLaunch({"--seed", "x"}), "torchrun has started 2 launches (WORLD_SIZE)");
+  SetVariable("WORLD_SIZE", "1");
+  ExpectRefused(RunLaunch({"--seed", "x"}), "run.seed");
+}
+
 // srun passes it on to all of its workers.
 TEST_F(LauncherLineTest, AWorkerReadsTheTokenFromStandardInput) {
   ASSERT_EQ(Run({"token", Path("token")}).exit_code, 0);
