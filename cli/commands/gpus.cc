@@ -7,7 +7,8 @@ namespace muster {
 namespace {
 
 constexpr const char* kGpusFooter =
-    "Memory is in MiB, as in nvidia-smi. `taken`: a Muster job or `muster gpus run` has locked the "
+    "Memory is in MiB, as in nvidia-smi. A narrow terminal shows fewer columns. `taken`: a Muster "
+    "job or `muster gpus run` has locked the "
     "GPU. `busy`: another program computes on it. Jobs that wait for GPUs are shown too. Without "
     "an NVIDIA driver, prints one line that says so (--json: an empty list), with exit code 0.";
 
@@ -18,6 +19,7 @@ constexpr const char* kGpusRunFooter =
     "\n"
     "Examples:\n"
     "  muster gpus run -- python train.py\n"
+    "  muster gpus run --or-cpu -- python train.py\n"
     "  muster gpus run -n 2 --wait 120 -- torchrun --nproc-per-node 2 train.py\n"
     "\n"
     "Exit codes: the command's; 1 not enough idle GPUs; 2 command line; 5 none within --wait.";
@@ -33,6 +35,7 @@ void DescribeGpus(CLI::App& command, GpusOptions& options) {
 
 struct GpusRunOptions {
   int count = 1;
+  bool or_cpu = false;
   std::optional<double> wait_minutes;
   std::vector<std::string> command;
 };
@@ -43,6 +46,8 @@ void DescribeRun(CLI::App& command, GpusRunOptions& options) {
       ->check(WholeNumber(1, kMostWorkers))
       ->capture_default_str();
   AddWait(command, options.wait_minutes);
+  command.add_flag("--or-cpu", options.or_cpu,
+                   "If there are not enough idle GPUs, run the command without any");
   command.add_option("COMMAND", options.command, "After --: the program and its arguments")
       ->type_name("WORD");
   command.footer(kGpusRunFooter);
@@ -61,6 +66,7 @@ int DoGpusRun(const GpusRunOptions& options, const std::vector<std::string>& beh
   }
   RunWithGpus({.count = options.count,
                .wait_s = 60 * options.wait_minutes.value_or(0),
+               .or_cpu = options.or_cpu,
                .command = command});
 }
 

@@ -76,23 +76,23 @@ std::string StateText(const Gpu& gpu, bool held) {
 
 std::vector<std::string> TableLines(const GpuSnapshot& seen, const GpuJobs& jobs) {
   TextTable table({{"GPU", true},
+                   {"state"},
                    {"name"},
                    {"used", true},
-                   {"free", true},
+                   {"free", true, 1},
                    {"MiB", true},
-                   {"busy", true},
-                   {"temp", true},
-                   {"power", true},
-                   {"PCI"},
-                   {"UUID"},
-                   {"state"}});
+                   {"busy", true, 2},
+                   {"temp", true, 3},
+                   {"power", true, 4},
+                   {"PCI", false, 5},
+                   {"UUID", false, 6}});
   for (const Gpu& gpu : seen.gpus) {
-    table.AddRow({gpu.index, gpu.name, Mebibytes(gpu.used_bytes), Mebibytes(gpu.free_bytes),
-                  Mebibytes(gpu.total_bytes), OrDash(gpu.sensors.utilization, " %"),
-                  OrDash(gpu.sensors.temperature, " C"), OrDash(gpu.sensors.power_w, " W"), gpu.pci,
-                  gpu.uuid, StateText(gpu, jobs.Hold(gpu))});
+    table.AddRow({gpu.index, StateText(gpu, jobs.Hold(gpu)), gpu.name, Mebibytes(gpu.used_bytes),
+                  Mebibytes(gpu.free_bytes), Mebibytes(gpu.total_bytes),
+                  OrDash(gpu.sensors.utilization, " %"), OrDash(gpu.sensors.temperature, " C"),
+                  OrDash(gpu.sensors.power_w, " W"), gpu.pci, gpu.uuid});
   }
-  return table.Lines();
+  return table.Lines(ResultWidth());
 }
 
 std::string SinceText(const ProcessText& process) {
@@ -169,7 +169,8 @@ std::vector<std::string> GpusLines(const GpuSnapshot& seen, const GpuJobs& jobs)
   if (seen.gpus.empty()) return {"No GPUs: " + seen.none};
   std::vector<std::string> lines = TableLines(seen, jobs);
   lines.push_back("");
-  for (std::string& line : UserLines(seen, jobs)) lines.push_back(std::move(line));
+  const auto width = static_cast<size_t>(ResultWidth());
+  for (const std::string& line : UserLines(seen, jobs)) lines.push_back(OneLine(line, width));
   return lines;
 }
 
@@ -192,12 +193,12 @@ Json GpusJson(const GpuSnapshot& seen, const GpuJobs& jobs) {
 TakenGpus Take(const GpusRunArguments& arguments) {
   const std::unique_ptr<GpuProbe> probe = OpenNvml();
   const GpuSnapshot seen = probe->Look();
-  const GpuPlan plan =
-      PlanGpus({.devices = {.kind = DeviceWish::Kind::kAuto, .count = arguments.count},
-                .origin = fmt::format("muster gpus run -n {}", arguments.count),
-                .what = OneLine(Join(arguments.command, " "), 60)},
-               seen, VisibleHere(seen));
+  GpuPlan plan = PlanGpus({.devices = {.kind = DeviceWish::Kind::kAuto, .count = arguments.count},
+                           .origin = fmt::format("muster gpus run -n {}", arguments.count),
+                           .what = OneLine(Join(arguments.command, " "), 60)},
+                          seen, VisibleHere(seen));
   if (!plan.wish) throw Error(ExitCode::kFailure, "{}", plan.reason);
+  plan.wish->fewer = "-n ";
   // Standard output belongs to the command.
   return TakeGpus(*probe, LockFolder::OfHost(), *plan.wish,
                   {.wait_s = arguments.wait_s,
@@ -226,15 +227,23 @@ int RunGpus(bool json) {
 }
 
 void RunWithGpus(const GpusRunArguments& arguments) {
-  const TakenGpus taken = Take(arguments);
+  TakenGpus taken;
+  try {
+    taken = Take(arguments);
+  } catch (const Error& error) {
+    if (!arguments.or_cpu) throw;
+    PrintError(fmt::format("muster: --or-cpu: without a GPU, because {}\n", error.what()));
+  }
   std::vector<std::string> uuids, texts;
   for (const Gpu& gpu : taken.gpus) {
     uuids.push_back(gpu.uuid);
     texts.push_back(GpuText(gpu));
   }
-  PrintError(fmt::format("muster: {}: {}\n", Join(texts, ", "), taken.reason));
+  if (!uuids.empty()) {
+    PrintError(fmt::format("muster: {}: {}\n", Join(texts, ", "), taken.reason));
+    Inherit(taken);
+  }
   ::setenv("CUDA_VISIBLE_DEVICES", Join(uuids, ",").c_str(), 1);
-  Inherit(taken);
   ::signal(SIGXFSZ, SIG_DFL);  // undo what main() has set
   std::vector<char*> words;
   for (const std::string& word : arguments.command)

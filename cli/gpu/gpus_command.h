@@ -13,6 +13,7 @@ int RunGpus(bool json);
 struct GpusRunArguments {
   int count = 1;
   double wait_s = 0;
+  bool or_cpu = false;  // execute the command without a GPU if there are not enough
   std::vector<std::string> command;
 };
 

@@ -29,11 +29,12 @@ TEST_F(GpusTest, CardsAndWhoUsesThem) {
          fmt::format("used=900 pids={}:900", ::getpid()), "fail=handle:15"});
   const Finished finished = Run({"gpus"});
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
-  EXPECT_THAT(finished.out, ContainsRegex("0 +Fake H100 +1,024 +80,535 +81,559 +37 % +61 C +412 W "
-                                          "+00000000:3B:00.0 +" +
-                                          Uuid(0) + " +idle\n"));
-  EXPECT_THAT(finished.out, ContainsRegex(Uuid(1) + " +busy\n"));
-  EXPECT_THAT(finished.out, HasSubstr("GPU is lost\n"));
+  EXPECT_THAT(finished.out,
+              ContainsRegex("0 +idle +Fake H100 +1,024 +80,535 +81,559 +37 % +61 C +412 "
+                            "W +00000000:3B:00.0 +" +
+                            Uuid(0) + "\n"));
+  EXPECT_THAT(finished.out, ContainsRegex("\n +1 +busy .*" + Uuid(1) + "\n"));
+  EXPECT_THAT(finished.out, ContainsRegex("\n +2 +GPU is lost "));
   EXPECT_THAT(finished.out,
               ContainsRegex(fmt::format("1 +{} +[a-z0-9]+ +900 .*cli_job_test", ::getpid())));
 }
@@ -82,6 +83,21 @@ TEST_F(GpusTest, RunGivesACommandItsCardsAndKeepsItsExitCode) {
   EXPECT_TRUE(AreIdle(2));
 }
 
+TEST_F(GpusTest, WithoutEnoughIdleCardsTheCommandRunsOnTheCpuIfItMay) {
+  Cards({"pids=1:500", "", ""});
+  const Finished refused = Run({"gpus", "run", "-n", "3", "--", "true"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("\n  -n 2 would start now"));
+  for (const char* count : {"3", "4"}) {
+    const Finished finished = Run({"gpus", "run", "-n", count, "--or-cpu", "--", "sh", "-c",
+                                   "echo ${CUDA_VISIBLE_DEVICES-unset}; exit 7"});
+    EXPECT_EQ(finished.exit_code, 7);
+    EXPECT_EQ(finished.out, "\n");
+  }
+  EXPECT_EQ(Run({"gpus", "run", "--or-cpu", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"}).out,
+            Uuid(1) + "\n");
+}
+
 TEST_F(GpusTest, TheCommandsChildrenKeepTheCards) {
   IdleCards(1);
   Job job;
@@ -105,7 +121,7 @@ TEST_F(GpusTest, WhoHoldsAndWhoWaitsIsShown) {
        ++i) {
     shown = Run({"gpus"}).out;
   }
-  EXPECT_THAT(shown, AllOf(HasSubstr("taken\n"), HasSubstr("holds it: sh -c touch here"),
+  EXPECT_THAT(shown, AllOf(HasSubstr("0  taken "), HasSubstr("holds it: sh -c touch here"),
                            HasSubstr("waits for 1 GPU: touch second")));
   EXPECT_EQ(::access(Path("second").c_str(), F_OK), -1);
   std::ofstream(Path("go")).flush();
@@ -121,7 +137,7 @@ TEST_F(GpusTest, AGpuThatIsLockedWithoutATicketIsNotIdle) {
   for (const bool removed : {false, true}) {
     if (removed) std::filesystem::remove(folder.File("muster-gpu-" + Uuid(0) + ".lock"));
     EXPECT_THAT(Run({"gpus"}).out,
-                AllOf(HasSubstr(Uuid(0) + "  taken\n"), HasSubstr(Uuid(1) + "  idle\n"),
+                AllOf(ContainsRegex("0 +taken .*" + Uuid(0)), ContainsRegex("1 +idle .*" + Uuid(1)),
                       ContainsRegex(fmt::format("its lock is held by .*pid {}", ::getpid()))));
     const Json json = Json::parse(Run({"gpus", "--json"}).out);
     EXPECT_EQ(json["gpus"][0]["idle"], false);
