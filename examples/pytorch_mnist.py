@@ -36,6 +36,8 @@ def count_right(logits, labels):
     return (logits.argmax(1) == labels.to(logits.device)).sum()
 
 
+if len(sys.argv) != 2:
+    sys.exit("usage: muster launch --workers 2 -- python3 examples/pytorch_mnist.py DIR")
 train_set, test_set = (load(sys.argv[1], part) for part in ("train", "t10k"))
 model = nn.Sequential(
     nn.Conv2d(1, 32, 3), nn.ReLU(),

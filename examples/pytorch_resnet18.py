@@ -40,6 +40,8 @@ class Cifar10(torch.utils.data.Dataset):
         return image, self.labels[index]
 
 
+if len(sys.argv) != 2:
+    sys.exit("usage: muster launch --workers 2 -- python3 examples/pytorch_resnet18.py DIR")
 folder = sys.argv[1]
 if (pathlib.Path(folder) / "cifar-10-batches-bin").exists():
     folder += "/cifar-10-batches-bin"

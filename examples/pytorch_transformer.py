@@ -49,6 +49,8 @@ def loss_of(model, text, following):
     return F.cross_entropy(model(text).flatten(0, 1), following.flatten())
 
 
+if len(sys.argv) != 2:
+    sys.exit("usage: muster launch --workers 2 -- python3 examples/pytorch_transformer.py FILE")
 text = open(sys.argv[1], encoding="utf-8").read()
 symbols = sorted(set(text))
 codes = torch.tensor([symbols.index(one) for one in text])

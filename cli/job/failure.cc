@@ -76,7 +76,12 @@ std::string DescribeEnd(const EndedProcess& ended, const std::string& at,
   std::string who = Name(ended.rank, ended.pid);
   const ChildEnd& end = ended.end;
   if (!end.by_signal && end.value == 0) {
-    return fmt::format("{} ended{} with exit code 0 before the job was complete", who, at);
+    if (!ended.never_asked)
+      return fmt::format("{} ended{} with exit code 0 before the job was complete", who, at);
+    return who +
+           " ended with exit code 0 and never asked for work, so it trained alone, if at all; a "
+           "program must use muster.torch, muster.keras.Strategy, muster.tensorflow, muster.numpy "
+           "or client/muster.h (docs/OWN_MODEL.md)";
   }
   if (!end.by_signal) {
     return fmt::format("{} failed{} with exit code {}: {}", who, at, end.value,

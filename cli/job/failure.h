@@ -29,6 +29,7 @@ struct EndedProcess {
   ChildEnd end;
   std::string lost_host = {};    // with which it was lost; "" if it ended by itself
   std::string not_started = {};  // why its host could not start it
+  bool never_asked = false;      // a program that never joined the job
 };
 
 // Returns the index in `ended` of the process that failed first; empty if each process was told to

@@ -209,6 +209,7 @@ void JobProcesses::UseProgram(ChildOptions& worker, int rank) const {
   worker.program = words[0];
   worker.arguments.assign(words.begin() + 1, words.end());
   worker.inherited_fds.clear();
+  worker.mark = fmt::format("MUSTER_RANK={}", rank);
   worker.environment = ProgramEnvironment({.endpoint = endpoint_,
                                            .config = plan_.config_path,
                                            .token = plan_.token,
@@ -286,7 +287,7 @@ std::string JobProcesses::LastWords(int rank) const {
   // Python names the exception at the beginning of a line, or says that there is no such script.
   const std::vector<std::string> lines = LastLines(LogPath(rank), 100);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    if (!FirstMatch("^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Exit)\\b|: can't open file |"
+    if (!FirstMatch("^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Exit)\\b|: can't open file |^usage: |"
                     "^muster: this process counts as lost: ",
                     *line)
              .empty()) {
@@ -305,6 +306,14 @@ std::string JobProcesses::LogPath(int rank) const {
   return ours ? plan_.dir->WorkerLogPath(rank) : plan_.dir->ServerLogPath();
 }
 
+// Whether the helper of this rank's program has written to the log.
+bool JobProcesses::HasJoined(int rank) const {
+  const std::string helper = fmt::format(" worker-{} ", rank);
+  return std::ranges::any_of(LastLines(LogPath(rank), SIZE_MAX), [&](const std::string& line) {
+    return line.find(helper) != std::string::npos;
+  });
+}
+
 std::vector<EndedProcess> JobProcesses::TakeEnds() {
   std::vector<EndedProcess> ended;
   relay_.Check();
@@ -313,6 +322,8 @@ std::vector<EndedProcess> JobProcesses::TakeEnds() {
     if (member.remote != nullptr) continue;
     if (const std::optional<ChildEnd> end = member.process->CheckEnd()) {
       ended.push_back({member.rank, member.process->pid(), *end});
+      ended.back().never_asked =
+          member.rank >= 0 && HasProgram(*plan_.config) && !HasJoined(member.rank);
     }
   }
   return ended;

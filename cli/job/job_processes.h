@@ -70,6 +70,7 @@ class JobProcesses : public Members {
   // The error that made this worker fail, not one that was only a consequence.
   std::string WordsInSrun(int rank) const;
   std::optional<int> FirstFailedInSrun() const;
+  bool HasJoined(int rank) const;
   int LocalRank(int rank) const;
   bool IsLost(const Host& host) const;
   std::vector<int> LostRanks() const;

@@ -82,6 +82,35 @@ void Place(const ExecPlan& plan) {
   ::_exit(127);
 }
 
+// Reaps a killed process, or with a negative number a process group. Gives up after a second: a
+// process in uninterruptible sleep ends when it wakes.
+void Reap(pid_t which) {
+  for (int i = 0; i < 1000; ++i) {
+    const pid_t ended = ::waitpid(which, nullptr, WNOHANG);
+    if (ended < 0 && errno != EINTR) return;  // no process is left
+    if (ended == 0) ::usleep(1000);
+  }
+}
+
+// This process's children; none if the kernel does not list them.
+std::vector<pid_t> Children() {
+  std::vector<pid_t> children;
+  std::error_code ignored;
+  for (const auto& thread : fs::directory_iterator("/proc/self/task", ignored)) {
+    std::ifstream file(thread.path() / "children");
+    for (pid_t child = 0; file >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+bool HasVariable(pid_t process, const std::string& variable) {
+  std::ifstream file(fmt::format("/proc/{}/environ", process));
+  for (std::string one; std::getline(file, one, '\0');) {
+    if (one == variable) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string ProgramInPath(const std::string& name) {
@@ -126,7 +155,7 @@ UniqueFd ChildProcess::OpenLog(const ChildOptions& options) {
   }
 }
 
-ChildProcess::ChildProcess(const ChildOptions& options) {
+ChildProcess::ChildProcess(const ChildOptions& options) : mark_(options.mark) {
   const UniqueFd log = OpenLog(options);
   const std::string& source = options.input_path;
   UniqueFd input(options.input_fd >= 0
@@ -202,17 +231,25 @@ std::optional<ChildEnd> ChildProcess::CheckEnd() {
   ::kill(-pid_, SIGKILL);  // kills the rest of its group
   ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
   running_ = false;
-  AwaitGroup();
+  Reap(-pid_);
+  KillStrays();
   return ChildEnd{
       .by_signal = info.si_code != CLD_EXITED, .value = info.si_status, .asked = asked_};
 }
 
-// Gives up after a second: a process in uninterruptible sleep ends when it wakes.
-void ChildProcess::AwaitGroup() {
-  for (int i = 0; i < 1000; ++i) {
-    const pid_t ended = ::waitpid(-pid_, nullptr, WNOHANG);
-    if (ended < 0 && errno != EINTR) return;  // no process is left
-    if (ended == 0) ::usleep(1000);
+// A process whose parent has ended is a child of this one, and so are its own children once it is
+// killed.
+void ChildProcess::KillStrays() const {
+  constexpr int kMostGenerations = 100;
+  bool found = !mark_.empty();
+  for (int i = 0; found && i < kMostGenerations; ++i) {
+    found = false;
+    for (const pid_t child : Children()) {
+      if (!HasVariable(child, mark_)) continue;
+      found = true;
+      ::kill(child, SIGKILL);
+      Reap(child);
+    }
   }
 }
 

@@ -35,6 +35,9 @@ struct ChildOptions {
   std::vector<std::string> environment = {};  // NAME=VALUE, added to or replacing this process's
   std::vector<int> cores = {};                // cores to run on; empty: those of this process
   int memory_node = -1;                       // the preferred NUMA node for memory; -1: any
+  // NAME=VALUE in its environment. When the child ends, its descendants outside its process group
+  // are found by it and killed. Empty: they live on.
+  std::string mark = {};
   // The signals that stop a session do not end it, unless it asks for them: it ends with its input.
   bool ignores_stops = false;
   // Append to the log. If the log cannot be opened, the child runs without one: a failing disk must
@@ -88,10 +91,10 @@ class ChildProcess {
 
  private:
   UniqueFd OpenLog(const ChildOptions& options);
-  // Reaps the killed rest of the process group.
-  void AwaitGroup();
+  void KillStrays() const;
 
   std::string log_trouble_;
+  const std::string mark_;
   pid_t pid_;
   bool running_ = true;
   bool asked_ = false;

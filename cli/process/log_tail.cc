@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/file.h"
@@ -33,11 +34,19 @@ std::vector<std::string> LastLines(const std::string& path, size_t count, int64_
     return {error.what()};
   }
   std::vector<std::string> lines;
-  std::string line;
+  std::string line, rest;
   while (std::getline(tail, line)) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!partial && !line.empty()) lines.push_back(OneLine(line, kMostLogLineBytes));
-    partial = false;
+    line.erase(0, line.rfind('\r') + 1);  // the last state of a progress bar
+    if (std::exchange(partial, false)) {
+      rest = line;
+    } else if (!line.empty()) {
+      lines.push_back(OneLine(line, kMostLogLineBytes));
+    }
+  }
+  if (lines.empty() && !rest.empty()) {
+    lines.push_back(OneLine(rest.substr(rest.size() - std::min(rest.size(), kMostLogLineBytes)),
+                            kMostLogLineBytes));
   }
   if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<long>(count));
   return lines;

@@ -61,6 +61,14 @@ TEST(DescribeEndTest, SaysWhoAndWhat) {
   EXPECT_NE(DescribeEnd(Killed(0, SIGKILL), "").find("out of memory"), std::string::npos);
 }
 
+TEST(DescribeEndTest, AProgramThatNeverAskedForWorkTrainedAlone) {
+  EndedProcess plain = Exited(0, 0);
+  const std::string joined = DescribeEnd(plain, "");
+  plain.never_asked = true;
+  EXPECT_EQ(joined.find("muster.torch"), std::string::npos);
+  EXPECT_NE(DescribeEnd(plain, "").find("muster.torch"), std::string::npos);
+}
+
 // Nothing suspicious was observed.
 const Observed kNothing;
 

@@ -1,6 +1,8 @@
-// A child whose log cannot be opened.
+// A child whose log cannot be opened, and one that leaves processes behind.
+#include <fcntl.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
@@ -19,6 +21,38 @@ ChildOptions WithoutAPlaceForItsLog(bool append) {
           .append = append};
 }
 
+std::optional<ChildEnd> EndOf(ChildProcess& child) {
+  std::optional<ChildEnd> end;
+  for (int i = 0; i < 2000 && !end; ++i) {
+    end = child.CheckEnd();
+    if (!end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return end;
+}
+
+// The shells are in sessions of their own. The pipe ends when nobody has it any more.
+TEST(ChildProcess, DescendantsWithItsMarkEndWithIt) {
+  for (const bool marked : {true, false}) {
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    const UniqueFd read_end(ends[0]);
+    UniqueFd write_end(ends[1]);
+    ChildProcess child({.program = "/bin/sh",
+                        .arguments = {"-c", "setsid sh -c 'echo x; sleep 60 & read line' & exit 0"},
+                        .log_path = "",
+                        .output_fd = write_end.get(),
+                        .error_fd = write_end.get(),
+                        .environment = {"MUSTER_TEST_MARK=7"},
+                        .mark = marked ? "MUSTER_TEST_MARK=7" : "MUSTER_TEST_MARK=77"});
+    write_end.Reset();
+    char text[8];
+    ASSERT_GT(::read(read_end.get(), text, sizeof text), 0);
+    ASSERT_TRUE(EndOf(child));
+    ::fcntl(read_end.get(), F_SETFL, O_NONBLOCK);
+    EXPECT_EQ(::read(read_end.get(), text, sizeof text), marked ? 0 : -1);
+  }
+}
+
 TEST(ChildLog, WithoutOneNothingIsBegun) {
   EXPECT_THROW(ChildProcess(WithoutAPlaceForItsLog(false)), Error);
 }
@@ -26,11 +60,7 @@ TEST(ChildLog, WithoutOneNothingIsBegun) {
 TEST(ChildLog, ButWhatTakesTheLastOnesPlaceIs) {
   ChildProcess child(WithoutAPlaceForItsLog(true));
   EXPECT_THAT(child.log_trouble(), ::testing::HasSubstr("/nowhere/at/all.log"));
-  std::optional<ChildEnd> end;
-  for (int i = 0; i < 2000 && !end; ++i) {
-    end = child.CheckEnd();
-    if (!end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  const std::optional<ChildEnd> end = EndOf(child);
   ASSERT_TRUE(end);
   EXPECT_FALSE(end->by_signal);
   EXPECT_EQ(end->value, 0);

@@ -70,6 +70,13 @@ TEST(LastErrorTest, TakesWholeWords) {
 }
 
 // Terminals also interpret some two-byte characters as commands.
+TEST(LastLinesTest, OfOneLongLineTheEnd) {
+  EXPECT_EQ(LastLines(Log(std::string(100'000, 'x') + "end").path(), 3),
+            std::vector<std::string>{std::string(997, 'x') + "end"});
+  EXPECT_EQ(LastLines(Log(std::string(100'000, 'x') + "\r90 %\r91 %\n").path(), 3),
+            std::vector<std::string>{"91 %"});
+}
+
 TEST(LastLinesTest, AreFitForATerminal) {
   const Log log(
       "first\nsecond \x1b[2J\nthird \xc2\x9b"
