@@ -13,6 +13,7 @@
 #include <fstream>
 #include <latch>
 #include <new>
+#include <sstream>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -43,31 +44,54 @@ double NumberIn(const std::string& path) {
   return file >> number ? number : ControlGroupLimits::kNone;  // "max" is not a number
 }
 
-// Returns the cores that cpu.max allows. Its format is "QUOTA PERIOD", in microseconds.
-double CoresIn(const std::string& path) {
-  std::ifstream file(path);
+// Returns the cores that a group allows. cpu.max is "QUOTA PERIOD", in microseconds; cgroup v1 has
+// a file for each.
+double CoresIn(const std::string& group) {
+  std::ifstream both(group + "/cpu.max"), first(group + "/cpu.cfs_quota_us"),
+      second(group + "/cpu.cfs_period_us");
   double quota = 0, period = 0;
-  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return ControlGroupLimits::kNone;
-  return quota / period;
+  if (!(both >> quota >> period) && !(first >> quota && second >> period)) quota = 0;
+  return quota > 0 && period > 0 ? quota / period : ControlGroupLimits::kNone;
+}
+
+// Of one of two files, for cgroup v2 and v1.
+double NumberIn(const std::string& path, const std::string& old_path) {
+  constexpr double kUnlimited = 1e18;  // cgroup v1 writes nearly 2^63
+  const double number = std::min(NumberIn(path), NumberIn(old_path));
+  return number < kUnlimited ? number : ControlGroupLimits::kNone;
 }
 
 // Size of the page cache, which the system frees when memory is needed.
 double FileBytesIn(const std::string& path) {
   std::ifstream file(path);
   std::string key;
+  double most = 0;  // in cgroup v1 the total includes the groups below
   for (double bytes = 0; file >> key >> bytes;) {
-    if (key == "inactive_file") return bytes;
+    if (key == "inactive_file" || key == "total_inactive_file") most = std::max(most, bytes);
   }
-  return 0;
+  return most;
 }
 
-// Returns "/user.slice/a.scope" for the line "0::/user.slice/a.scope"; "" if there is none.
-std::string GroupOf(const std::string& membership) {
+struct Hierarchy {
+  std::string root;   // below the mount point
+  std::string group;  // "/user.slice/a.scope", below the root
+};
+
+// "0::/user.slice/a.scope" is of cgroup v2. In v1, "4:cpu,cpuacct:/a" stands for the folders
+// cpu/a and cpuacct/a.
+std::vector<Hierarchy> HierarchiesOf(const std::string& membership) {
+  std::vector<Hierarchy> found{{"", ""}};  // at least a container's own group, which it sees as "/"
   std::ifstream file(membership);
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("0::/")) return line.substr(3);
+    const size_t names = line.find(':'), path = line.find(":/", names + 1);
+    if (names == std::string::npos || path == std::string::npos) continue;
+    std::istringstream controllers(line.substr(names + 1, path - names - 1));
+    if (path == names + 1) found.push_back({"", line.substr(path + 1)});
+    for (std::string name; std::getline(controllers, name, ',');) {
+      found.push_back({"/" + name, line.substr(path + 1)});
+    }
   }
-  return "";
+  return found;
 }
 
 // Counts like the kernel does for ulimit -u: by the real user.
@@ -108,8 +132,9 @@ void Lower(ControlGroupLimits& limits, const std::string& group) {
     limits.processes = processes;
     limits.processes_left = left;
   }
-  limits.cores = std::min(limits.cores, CoresIn(group + "/cpu.max"));
-  const double most = NumberIn(group + "/memory.max"), used = NumberIn(group + "/memory.current");
+  limits.cores = std::min(limits.cores, CoresIn(group));
+  const double most = NumberIn(group + "/memory.max", group + "/memory.limit_in_bytes"),
+               used = NumberIn(group + "/memory.current", group + "/memory.usage_in_bytes");
   if (!std::isfinite(most)) return;
   limits.memory = std::min(limits.memory, most);
   if (!std::isfinite(used)) return;
@@ -172,12 +197,13 @@ void RequireThreads(const std::string& who, unsigned count) {
 
 ControlGroupLimits ReadControlGroupLimits(const std::string& membership, const std::string& mount) {
   ControlGroupLimits limits;
-  std::string group = GroupOf(membership);
-  while (group.size() > 1) {
-    Lower(limits, mount + group);
-    group.resize(group.rfind('/'));
+  for (auto& [root, group] : HierarchiesOf(membership)) {
+    while (group.size() > 1) {
+      Lower(limits, mount + root + group);
+      group.resize(group.rfind('/'));
+    }
+    Lower(limits, mount + root);
   }
-  Lower(limits, mount);  // a container's own group, which it sees as the root
   return limits;
 }
 

@@ -29,8 +29,8 @@ inline unsigned OpenFilesOfServer(unsigned workers) { return 64 + 8 * workers; }
 // they cannot start theirs. Throws Error(kFailure).
 void RequireThreads(const std::string& who, unsigned count);
 
-// The limits of this process's control groups (cgroup v2). Containers, systemd and batch systems
-// set them, not only at the root that a container sees.
+// The limits of this process's control groups (cgroup v1 and v2). Containers, systemd and batch
+// systems set them, not only at the root that a container sees.
 struct ControlGroupLimits {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
   double cores = kNone;        // CPU time per wall time

@@ -67,6 +67,28 @@ TEST_F(ControlGroupTest, TheLeastFromTheProcessUpToTheRoot) {
   EXPECT_EQ(limits.processes_left, 0);
 }
 
+// cgroup v1 has a hierarchy for each controller.
+TEST_F(ControlGroupTest, OfTheFirstVersion) {
+  Write("membership", "5:cpuacct,cpu:/a/b\n4:memory:/a\n3:pids:/\n1:name=systemd:/x\n0::/x\n");
+  Write("mount/cpu/a/b/cpu.cfs_quota_us", "-1\n");
+  Write("mount/cpu/a/b/cpu.cfs_period_us", "100000\n");
+  Write("mount/cpu/a/cpu.cfs_quota_us", "50000\n");
+  Write("mount/cpu/a/cpu.cfs_period_us", "100000\n");
+  Write("mount/memory/a/memory.limit_in_bytes", "1000\n");
+  Write("mount/memory/a/memory.usage_in_bytes", "600\n");
+  Write("mount/memory/a/memory.stat", "inactive_file 7\ntotal_inactive_file 50\n");
+  Write("mount/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("mount/pids/pids.max", "9\n");
+  Write("mount/pids/pids.current", "3\n");
+  const ControlGroupLimits limits = Read();
+  EXPECT_EQ(limits.cores, 0.5);
+  EXPECT_EQ(limits.memory, 1000);
+  EXPECT_EQ(limits.memory_left, 450);
+  EXPECT_EQ(limits.processes_left, 6);
+  Write("membership", "4:memory:/elsewhere\n");
+  EXPECT_EQ(Read().memory, ControlGroupLimits::kNone);
+}
+
 // Every user has a limit on processes, but what is not reached is not the cause.
 TEST(ErrorText, NamesNoLimitThatIsNotReached) {
   rlimit before{};
