@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <functional>
 #include <utility>
@@ -177,6 +178,16 @@ TEST(SelfTest, TooLittleMemoryIsNoFault) {
                       throw OutOfDeviceMemory(ExitCode::kFailure, "out of memory");
                     }};
   EXPECT_THROW((void)ResultOf(fault), OutOfDeviceMemory);
+}
+
+// A barrier would wait for the missing threads.
+TEST(CpuBackendTest, ATeamThatIsTooSmallIsRefused) {
+  const int before = omp_get_max_active_levels();
+  omp_set_max_active_levels(0);
+  EXPECT_THROW(MakeCpuBackend(2), Error);
+  EXPECT_NO_THROW(MakeCpuBackend(1));
+  omp_set_max_active_levels(before);
+  EXPECT_NO_THROW(MakeCpuBackend(2));
 }
 
 }  // namespace self_test_test

@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <xmmintrin.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <thread>
@@ -30,11 +31,21 @@ class CpuBackend : public HostBackend {
   void Enter() override {
     // Both settings are per thread, and each thread that starts parallel regions has its own team.
     if (entered_by_ == std::this_thread::get_id() && omp_get_max_threads() == threads_) return;
-    entered_by_ = std::this_thread::get_id();
     omp_set_dynamic(0);
     omp_set_num_threads(threads_);
     FlushDenormals();
-    cpu::InTeam(threads_, [](int) { FlushDenormals(); });
+    std::atomic<int> team{0};
+    cpu::InTeam(threads_, [&](int) {
+      FlushDenormals();
+      ++team;
+    });
+    if (team != threads_) {  // a barrier would wait for the others
+      throw Error(ExitCode::kUsage,
+                  "worker.threads: expected {} OpenMP threads, got {}: unset OMP_THREAD_LIMIT and "
+                  "OMP_MAX_ACTIVE_LEVELS, or set worker.threads to {}",
+                  threads_, team.load(), team.load());
+    }
+    entered_by_ = std::this_thread::get_id();
   }
 
   ElementType activation_type() const override {
