@@ -115,10 +115,12 @@ void Console::WritePending() {
     if (wrote == 0) return;
     if (wrote < 0) {
       error_ = errno;
+      if (error_ == ENOSPC || error_ == EDQUOT) return;  // there may be room later
       closed_ = true;
       pending_.clear();
       return;
     }
+    error_ = 0;
     pending_.erase(0, static_cast<size_t>(wrote));
     if (pending_.empty() && live_stale_) DrawLive();
   }
@@ -137,7 +139,7 @@ void Console::Flush(double seconds) {
 }
 
 std::string Console::trouble() const {
-  return closed_ && error_ != EPIPE ? std::strerror(error_) : "";
+  return error_ != 0 && error_ != EPIPE ? std::strerror(error_) : "";
 }
 
 void Console::Finish(double seconds) {
@@ -145,8 +147,8 @@ void Console::Finish(double seconds) {
   Flush(seconds);
   if (error_ == EPIPE || (!closed_ && !cut())) return;
   throw Error(ExitCode::kFailure, "standard output could not be written: {}",
-              closed_ ? std::strerror(error_)
-                      : fmt::format("its reader read too little in {:.0f} s", seconds).c_str());
+              error_ != 0 ? std::strerror(error_)
+                          : fmt::format("its reader read too little in {:.0f} s", seconds).c_str());
 }
 
 int ResultWidth() {

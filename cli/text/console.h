@@ -12,8 +12,8 @@ namespace muster {
 
 // Prints permanent lines and, on a terminal, one live line below them that is redrawn. Output that
 // cannot be written at once is buffered, up to a limit, and written when poll_fd() is writable, so
-// that a stopped terminal or an idle pager cannot block the supervisor. Used by one thread. After
-// EPIPE or a full disk, all output is dropped.
+// that a stopped terminal or an idle pager cannot block the supervisor. Used by one thread. While
+// the disk is full, output is buffered; after any other error, such as EPIPE, it is dropped.
 class Console {
  public:
   explicit Console(int fd);  // not owned
@@ -30,7 +30,7 @@ class Console {
   void SetLive(std::string line);         // no effect unless the output is a terminal
   void ClearLive() { SetLive(""); }
 
-  int poll_fd() const { return pending_.empty() || closed_ ? -1 : output_fd(); }
+  int poll_fd() const { return pending_.empty() || error_ != 0 ? -1 : output_fd(); }
   void WritePending();  // without waiting
   void Flush(double seconds);
   // Call this if the output of a command is its result. Waits up to `seconds`, then throws
@@ -53,7 +53,7 @@ class Console {
   bool terminal_;
   UniqueFd reopened_;
   bool closed_ = false;
-  int error_ = 0;  // the errno that closed it
+  int error_ = 0;  // the errno of the last write
   std::string pending_;
   size_t dropped_lines_ = 0;
   std::string live_;         // the wanted text of the live line

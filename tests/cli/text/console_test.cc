@@ -85,6 +85,18 @@ TEST_F(ConsolePipeTest, AReaderThatIsGoneIsNoFailure) {
   EXPECT_EQ(console.poll_fd(), -1);
 }
 
+TEST_F(ConsolePipeTest, WhatAFullDiskRefusesIsWrittenOnceThereIsRoom) {
+  const UniqueFd output(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  Console console(output.get());
+  console.Print("one");
+  EXPECT_EQ(console.trouble(), std::strerror(ENOSPC));
+  EXPECT_EQ(console.poll_fd(), -1);  // it would always be ready
+  ASSERT_GE(::dup2(writer_.get(), output.get()), 0);
+  console.Print("two");
+  EXPECT_EQ(console.trouble(), "");
+  EXPECT_EQ(Drain(reader_.get()), "one\ntwo\n");
+}
+
 // A pseudo-terminal with 40 columns.
 class ConsoleTerminalTest : public ::testing::Test {
  protected:
