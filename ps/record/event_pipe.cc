@@ -17,7 +17,9 @@ EventPipe::EventPipe(int fd) : fd_(fd) {
 
 void EventPipe::Send(const events::Event& event) {
   if (fd_ < 0) return;
-  const bool may_drop = event.has_progress() || event.has_beat();
+  constexpr size_t kMany = 16 << 20;
+  const bool may_drop =
+      event.has_progress() || event.has_beat() || (event.has_log() && unsent_.size() > kMany);
   if (!may_drop || unsent_.empty()) unsent_ += EventLine(event);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (!unsent_.empty()) {
@@ -25,7 +27,9 @@ void EventPipe::Send(const events::Event& event) {
     if (n > 0) {
       unsent_.erase(0, static_cast<size_t>(n));
     } else if (errno == EAGAIN) {
-      if (may_drop || std::chrono::steady_clock::now() > deadline) return;
+      if (may_drop || (stalled_ && !event.has_summary())) return;
+      stalled_ = std::chrono::steady_clock::now() > deadline;
+      if (stalled_) return;
       pollfd ready{fd_, POLLOUT, 0};
       (void)::poll(&ready, 1, 100);
     } else if (errno != EINTR) {
@@ -34,6 +38,7 @@ void EventPipe::Send(const events::Event& event) {
       return;
     }
   }
+  stalled_ = false;
 }
 
 }  // namespace muster

@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/events/event_log.h"
+#include "ps/record/event_pipe.h"
 #include "tests/data/temp_dir.h"
 #include "tests/model/small_graph.h"
 #include "tests/protocol/scripted_clock.h"
@@ -328,6 +329,29 @@ TEST_F(RecorderTest, ARunThatNeverBeganLeavesNoLine) {
   Make();
   EXPECT_EQ(recorder_->Finish({}, {}).trouble(), "");
   EXPECT_EQ(Bytes(), "");
+}
+
+// Each of them would wait a second for a launcher that is stopped.
+TEST(EventPipeTest, WaitsOnceForAStoppedReaderAndLosesNothing) {
+  constexpr int kEvents = 600;
+  const SentEvents sent;
+  EventPipe pipe(sent.fd());
+  const auto send = [&](int step) {
+    events::Event event;
+    event.mutable_log()->mutable_at()->set_step(step);
+    pipe.Send(event);
+  };
+  for (int i = 0; i < kEvents; ++i) send(i);
+  std::string text = sent.Text();
+  for (int i = kEvents; i < 2 * kEvents; ++i) {
+    send(i);
+    text += sent.Text();
+  }
+  const std::vector<events::Event> events = SentEvents::EventsOf(text);
+  ASSERT_EQ(events.size(), 2u * kEvents);
+  for (int i = 0; i < 2 * kEvents; ++i) {
+    EXPECT_EQ(events[static_cast<size_t>(i)].log().at().step(), i);
+  }
 }
 
 }  // namespace
