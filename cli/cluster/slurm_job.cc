@@ -136,7 +136,11 @@ std::optional<SlurmJob> FindSlurmJob(const Environment& environment) {
   job.node_cores = CoresOfNodes(environment);
   job.cores = std::max(1u, std::accumulate(job.node_cores.begin(), job.node_cores.end(), 0u));
   job.tasks = NumberIn(environment, "SLURM_NTASKS", kMostInSlurm);
-  job.gpus = GpusOf(environment, job);
+  try {
+    job.gpus = GpusOf(environment, job);
+  } catch (const Error&) {
+    if (job.nodes > 1) throw;  // on one node the launcher looks for GPUs itself
+  }
   job.cores_per_task = NumberIn(environment, "SLURM_CPUS_PER_TASK", kMostInSlurm);
   job.restarts = NumberIn(environment, "SLURM_RESTART_COUNT", kMostInSlurm).value_or(0);
   job.is_here = job.in_srun || (job.nodes == 1 && !TextIn(environment, "SLURMD_NODENAME").empty());

@@ -71,6 +71,12 @@ TEST(SlurmJobTest, OneNodeIsHereUnlessTheShellIsElsewhere) {
   EXPECT_FALSE(FindSlurmJob(one)->is_here);
 }
 
+TEST(SlurmJobTest, OnlySeveralNodesNeedTheNumberOfGpus) {
+  const Environment odd = WithVariable(kBatchJob, "SLURM_GPUS", "gres/gpu=4");
+  EXPECT_THAT(RefusalOf([&] { FindSlurmJob(odd); }), HasSubstr("SLURM_GPUS"));
+  EXPECT_TRUE(FindSlurmJob(WithVariable(odd, "SLURM_JOB_NUM_NODES", "1")));
+}
+
 TEST(SlurmJobTest, WorkersAreTasksOrGpus) {
   Environment environment = kBatchJob;
   EXPECT_EQ(FindSlurmJob(environment)->Workers(), 4u);
