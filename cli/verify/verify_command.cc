@@ -186,6 +186,11 @@ class Verify {
       PrintResult(fmt::format("steps {} to {}: the same bits in {} on {} ({})", FormatCount(from),
                               FormatCount(to), Plural(result.tensors(), "tensor"),
                               Plural(workers, "worker"), Plural(std::ssize(names_), "checkpoint")));
+      if (from == 0 || arguments_.last) return;
+      PrintResult(
+          fmt::format("steps 0 to {} were not repeated: the run has no older checkpoint; set "
+                      "checkpoint.keep_last to keep more",
+                      FormatCount(from)));
     }
   }
 
