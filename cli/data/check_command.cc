@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "cli/data/training_command.h"
 #include "cli/text/console.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
@@ -217,14 +218,19 @@ int RunCheck(const CheckArguments& arguments) {
     list->Commit();
     const std::string& path = arguments.write_exclusions;
     const auto images = std::ranges::count(text, '\n') - 1;  // without the header
-    const std::string line =
-        fmt::format("Wrote {}, {}; train with --set {}", path, Plural(images, "image"),
-                    ShellWord("data.image_folder.exclude=" + path));
+    const std::string line = fmt::format("Wrote {}, {}", path, Plural(images, "image"));
     if (arguments.json) {  // standard output is for programs
       PrintError(line + "\n");
     } else {
       PrintResult(line);
     }
+  }
+  const bool works = std::ranges::all_of(report.issues, [&](const PhotoIssue& issue) {
+    const PhotoIssueKind& kind = kPhotoIssues[issue.kind];
+    return kind.grade != PhotoGrade::kWrong || (list && std::string_view(kind.name) == "damaged");
+  });
+  if (works && !arguments.json) {
+    PrintResult(TrainingCommand(report, list ? arguments.write_exclusions : arguments.exclude));
   }
   return static_cast<int>(WordsOf(report.grade()).code);
 }
