@@ -229,7 +229,10 @@ void JobDisplay::OnLog(const events::Log& log) {
   progress_.mutable_measured()->clear_scalars();
   progress_.mutable_measured()->MergeFrom(log.measured());
   if (log.has_eta_s()) progress_.set_eta_s(log.eta_s());
-  if (!console_.is_terminal())
+  // Curves of short epochs need more points than readers of the output.
+  const int64_t every = plan_.config->run().log_every_steps(), step = log.at().step();
+  const bool due = std::exchange(logged_step_, step) / every != step / every;
+  if (!console_.is_terminal() && (due || step == progress_.total_steps()))
     Print(IntervalLine(progress_, SampleNoun(*plan_.config)), log.measured().scalars());
 }
 

@@ -55,6 +55,7 @@ class JobDisplay {
   // The first steps, until the time of the run is shown; measured_steps_ is -1 after that.
   int64_t measured_steps_ = 0;
   double measured_ms_ = 0;
+  int64_t logged_step_ = 0;
   int64_t restarts_told_ = 0;
   bool on_gpus_ = false;
 };

@@ -48,6 +48,7 @@ void Put(Json& json, const events::Measured& measured) {
   json["train_accuracy"] = nullptr;
   if (measured.has_train_loss()) json["train_loss"] = measured.train_loss();
   if (measured.has_train_accuracy()) json["train_accuracy"] = measured.train_accuracy();
+  if (measured.has_loss_steps()) json["loss_steps"] = measured.loss_steps();
   json["images_per_second"] = measured.images_per_second();
   json["step_ms"] = measured.step_ms();
   json["timed_steps"] = measured.timed_steps();

@@ -114,7 +114,7 @@ class Progress {
     double WaitingShare() const;
     checkpoint::Sums Keep() const;
     void Restore(const checkpoint::Sums& kept);
-    // Excludes skipped steps; sets nothing if all were skipped.
+    // Excludes skipped steps; there is no loss if all were skipped.
     void PutLoss(events::Measured& measured) const;
     events::Measured Measured() const;
   };

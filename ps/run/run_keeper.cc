@@ -1,5 +1,6 @@
 #include "ps/run/run_keeper.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/config/config.h"
@@ -63,10 +64,18 @@ void RunKeeper::MemberChanged(events::MemberChange::Kind kind, uint32_t rank,
   recorder.Record(event);
 }
 
+// All intervals have the same length, so all means are equally noisy. Who sets a length of very
+// many epochs wants no line for each.
+int64_t RunKeeper::LogInterval() const {
+  constexpr int64_t kMostEpochs = 50;
+  const int64_t wanted = config_.run().log_every_steps(), epoch = state_.plan.StepsPerEpoch();
+  return wanted / kMostEpochs <= epoch ? std::min(wanted, epoch) : wanted;
+}
+
 void RunKeeper::StepEnded(std::chrono::steady_clock::time_point now) {
   const int64_t steps = progress.steps();
   events::Event event;
-  if (steps % config_.run().log_every_steps() == 0 || steps == state_.plan.total_steps) {
+  if (steps % LogInterval() == 0 || steps == state_.plan.total_steps) {
     *event.mutable_log() = progress.LogLine();
     recorder.Record(event);
   }

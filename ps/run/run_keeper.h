@@ -38,6 +38,8 @@ class RunKeeper {
   void MemberChanged(events::MemberChange::Kind kind, uint32_t rank, const std::string& why,
                      int64_t slices = 0, int64_t blocks = 0);
   const std::string& last_loss() const { return last_loss_; }  // describes the last lost worker
+  // The steps between two interval lines: run.log_every_steps, or an epoch if that is shorter.
+  int64_t LogInterval() const;
   void StepEnded(std::chrono::steady_clock::time_point now);
   // Records an evaluation, the decision that follows from it, and its files.
   void EvaluationEnded(const EvaluationResult& result, const std::string& decision,

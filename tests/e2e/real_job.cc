@@ -74,10 +74,11 @@ std::vector<nlohmann::json> Curve(const std::vector<nlohmann::json>& metrics) {
   std::vector<nlohmann::json> lines;
   for (const nlohmann::json& line : metrics) {
     nlohmann::json kept;
-    for (const char* key : {"step", "samples", "epoch", "learning_rate", "train_loss",
-                            "train_accuracy", "test_accuracy", "test_loss", "best_step", "final",
-                            "reason", "stopped_early", "weights_hash", "decision", "stop_reason",
-                            "scalars", "test_scalars", "validation_scalars"}) {
+    for (const char* key :
+         {"step", "samples", "epoch", "learning_rate", "train_loss", "train_accuracy", "loss_steps",
+          "test_accuracy", "test_loss", "best_step", "final", "reason", "stopped_early",
+          "weights_hash", "decision", "stop_reason", "scalars", "test_scalars",
+          "validation_scalars"}) {
       if (line.contains(key)) kept[key] = line[key];
     }
     lines.push_back(std::move(kept));

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <set>
 
 #include "common/tensors/safetensors_reader.h"
 #include "tests/e2e/real_job.h"
@@ -23,9 +24,19 @@ const std::vector<std::string> kLong{"run.epochs=60", "evaluation.every_steps=7"
                                      "optimizer.ema_decay=0.9", "evaluation.use_ema=true",
                                      "checkpoint.every_steps=5"};
 
+// An epoch has 6 steps, and a line.
 TEST_F(Resume, AfterAKillOnOtherWorkersAndAnotherTransport) {
-  const Outcome whole = Succeeded(Launch(kLong));
-  const auto process = Start("run", kLong);
+  std::vector<std::string> settings = kLong;
+  settings.emplace_back("run.log_every_steps=50");
+  const Outcome whole = Succeeded(Launch(settings));
+  std::set<int64_t> intervals;
+  for (const auto& line : whole.metrics) {
+    if (line.contains("test_loss") || line.contains("validation_loss")) continue;
+    EXPECT_EQ(line["loss_steps"], 6) << line;
+    EXPECT_TRUE(intervals.insert(line["step"].get<int64_t>()).second) << line;
+  }
+  EXPECT_EQ(intervals.size(), 60u);
+  const auto process = Start("run", settings);
   ASSERT_TRUE(Reaches("run", 20));
   ASSERT_TRUE(Eventually(20, [&] { return !Checkpoints("run").empty(); }));
   KillAll("run", *process);

@@ -131,6 +131,11 @@ TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
     event.mutable_log()->mutable_at()->set_step(1500);
     event.mutable_log()->mutable_at()->set_epoch(15);
     display.OnEvent(event);
+    // The next line is due at 1,550.
+    event.mutable_log()->mutable_at()->set_step(1520);
+    display.OnEvent(event);
+    event.mutable_log()->mutable_at()->set_step(1560);
+    display.OnEvent(event);
     events::Evaluation& evaluation = *event.mutable_evaluation();
     evaluation.mutable_at()->set_step(1500);
     for (const char* name : {"a", "b", "c", "d"}) {
@@ -145,7 +150,7 @@ TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
   std::stringstream text;
   text << std::ifstream(pattern).rdbuf();
   EXPECT_THAT(text.str(),
-              AllOf(HasSubstr("\nstep 1,500/2,000  epoch  15.00/20\n"),
+              AllOf(HasSubstr("\nstep 1,500/2,000  epoch  15.00/20\nstep 1,560/2,000"),
                     HasSubstr("\nevaluation  step 1,500  a.................... 1.5"
                               "  b.................... 1.5\n"
                               "  c.................... 1.5  d.................... 1.5\n"),
