@@ -49,7 +49,7 @@ constexpr const char* kExamples =
     "  muster doctor configs/cifar10.txtpb           check that it can run here\n"
     "  muster runs                                   list runs\n"
     "  muster top runs/NAME                          watch a run\n"
-    "  muster plot runs/NAME                         draw its curves as SVG\n"
+    "  muster plot runs/NAME                         draw its curves as SVG, PNG or PDF\n"
     "  muster eval latest                            of the newest run in ./runs\n"
     "  muster server configs/cifar10.txtpb --data data   a job on several machines\n"
     "`muster COMMAND --help` describes a command. `muster launch --help` explains the exit codes.";

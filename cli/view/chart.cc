@@ -24,6 +24,11 @@ std::string Escaped(const std::string& text) {
 
 }  // namespace
 
+bool CanBeShown(const Point& point) {
+  constexpr double kMost = 1e30;
+  return std::abs(point.x) < kMost && std::abs(point.y) < kMost;
+}
+
 Svg::Svg(Point size)
     : text_(
           fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" height=\"{1:g}\" "
@@ -35,8 +40,14 @@ Svg::Svg(Point size)
 void Svg::AddLine(const std::vector<Point>& points, const Stroke& stroke) {
   text_ += fmt::format(
       "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"{:g}\" stroke-opacity=\"{:g}\" "
-      "stroke-linejoin=\"round\" points=\"",
-      stroke.color, stroke.width, stroke.opacity);
+      "{}stroke-linejoin=\"round\" points=\"",
+      stroke.color, stroke.width, stroke.opacity, stroke.dashed ? "stroke-dasharray=\"4 2\" " : "");
+  for (const Point& point : points) text_ += fmt::format("{:.1f},{:.1f} ", point.x, point.y);
+  text_ += "\"/>\n";
+}
+
+void Svg::AddArea(const std::vector<Point>& points, const std::string& color) {
+  text_ += fmt::format("<polygon fill=\"{}\" fill-opacity=\"0.2\" points=\"", color);
   for (const Point& point : points) text_ += fmt::format("{:.1f},{:.1f} ", point.x, point.y);
   text_ += "\"/>\n";
 }
@@ -50,9 +61,9 @@ void Svg::AddText(Point at, const std::string& text, const TextStyle& style) {
   static constexpr std::array kAnchors = {"start", "middle", "end"};
   text_ += fmt::format(
       "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:g}\" fill=\"{}\" "
-      "text-anchor=\"{}\">{}</text>\n",
-      at.x, at.y, style.size, style.color, kAnchors[static_cast<size_t>(style.anchor)],
-      Escaped(text));
+      "{}text-anchor=\"{}\">{}</text>\n",
+      at.x, at.y, style.size, style.color, style.bold ? "font-weight=\"bold\" " : "",
+      kAnchors[static_cast<size_t>(style.anchor)], Escaped(text));
 }
 
 void Svg::AddImage(Point corner, Point size, const std::string& url) {
@@ -64,7 +75,7 @@ void Svg::AddImage(Point corner, Point size, const std::string& url) {
 
 std::string Svg::Finish() const { return text_ + "</svg>\n"; }
 
-Axis RoundAxis(double low, double high, int most) {
+Axis RoundAxis(double low, double high, int most, double margin) {
   if (high <= low) {  // a single value
     const double room = std::abs(low) < 1e-300 ? 1 : std::abs(low) / 10;
     low -= room;
@@ -79,14 +90,17 @@ Axis RoundAxis(double low, double high, int most) {
       break;
     }
   }
-  const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
+  const double room = margin * (high - low);
+  if (low != 0) low -= room;
+  high += room;
+  const double first = std::ceil(low / step - 1e-9), last = std::floor(high / step + 1e-9);
   // If the values are too far apart, or too large for their distance, steps between them cannot be
   // represented.
   const bool steps = std::isfinite(step) && last - first <= 4.0 * std::max(1, most);
   if (!steps || !(first + 1 > first)) {
     return {.low = low, .high = high, .ticks = {low, high}};
   }
-  Axis axis{.low = first * step, .high = last * step};
+  Axis axis{.low = low, .high = high};
   for (double i = first; i <= last; ++i) axis.ticks.push_back(i * step);
   return axis;
 }
@@ -111,27 +125,23 @@ std::string TickText(const Axis& axis, double tick) {
 
 namespace {
 
-constexpr double kLeft = 58, kRight = 14, kTop = 30, kBottom = 40;
+constexpr double kLeft = 44, kRight = 14, kTop = 24, kBottom = 34;
 constexpr const char* kGrid = "#dddddd";
 
 struct Bounds {
   Point low, high;
 };
 
-// Whether the point is finite, and so small that differences and positions are finite too.
-bool CanBeShown(const Point& point) {
-  constexpr double kMost = 1e30;
-  return std::abs(point.x) < kMost && std::abs(point.y) < kMost;
-}
-
 std::optional<Bounds> BoundsOf(const Chart& chart) {
   std::optional<Bounds> bounds;
   for (const Curve& curve : chart.curves) {
-    for (const Point& point : curve.points) {
-      if (!CanBeShown(point)) continue;
-      if (!bounds) bounds = {point, point};
-      bounds->low = {std::min(bounds->low.x, point.x), std::min(bounds->low.y, point.y)};
-      bounds->high = {std::max(bounds->high.x, point.x), std::max(bounds->high.y, point.y)};
+    for (const auto* points : {&curve.points, &curve.band}) {
+      for (const Point& point : *points) {
+        if (!CanBeShown(point)) continue;
+        if (!bounds) bounds = {point, point};
+        bounds->low = {std::min(bounds->low.x, point.x), std::min(bounds->low.y, point.y)};
+        bounds->high = {std::max(bounds->high.x, point.x), std::max(bounds->high.y, point.y)};
+      }
     }
   }
   return bounds;
@@ -165,12 +175,21 @@ void DrawAxes(const Frame& frame, Svg& svg) {
 }
 
 void DrawCurve(const Frame& frame, const Curve& curve, Svg& svg) {
+  if (!curve.band.empty()) {
+    std::vector<Point> edge;
+    for (const Point& value : curve.band) {
+      if (CanBeShown(value)) edge.push_back(frame.Place(value));
+    }
+    svg.AddArea(edge, curve.color);
+  }
+  constexpr double kRoom = 8;  // pixels for a dot
+  const bool dots = curve.dots && kRoom * static_cast<double>(curve.points.size()) <= frame.size.x;
+  const Stroke stroke{
+      .color = curve.color, .width = curve.dashed ? 1.2 : 1.8, .dashed = curve.dashed};
   std::vector<Point> piece;
   const auto end_piece = [&] {
-    if (piece.size() > 1) {
-      svg.AddLine(piece, {.color = curve.color, .width = 1.8, .opacity = curve.opacity});
-    }
-    if (piece.size() == 1 && !curve.dots) svg.AddDot(piece[0], 2, curve.color);
+    if (piece.size() > 1) svg.AddLine(piece, stroke);
+    if (piece.size() == 1 && !dots) svg.AddDot(piece[0], 2, curve.color);
     piece.clear();
   };
   for (const Point& value : curve.points) {
@@ -179,7 +198,7 @@ void DrawCurve(const Frame& frame, const Curve& curve, Svg& svg) {
       continue;
     }
     piece.push_back(frame.Place(value));
-    if (curve.dots) svg.AddDot(piece.back(), 3, curve.color);
+    if (dots) svg.AddDot(piece.back(), 2.5, curve.color);
   }
   end_piece();
 }
@@ -189,8 +208,9 @@ void DrawCurve(const Frame& frame, const Curve& curve, Svg& svg) {
 void DrawChart(const Chart& chart, Point corner, Point size, Svg& svg) {
   const Point inner{corner.x + kLeft, corner.y + kTop};
   const Point inner_size{size.x - kLeft - kRight, size.y - kTop - kBottom};
-  svg.AddText({inner.x, corner.y + 19}, chart.title, {.size = 14, .color = "#000000"});
-  svg.AddText({inner.x + inner_size.x, corner.y + size.y - 6}, chart.x_title,
+  svg.AddText({inner.x, corner.y + 16}, chart.title,
+              {.size = 12, .color = "#000000", .bold = true});
+  svg.AddText({inner.x + inner_size.x, corner.y + size.y - 4}, chart.x_title,
               {.size = 11, .anchor = Anchor::kEnd});
   const std::optional<Bounds> bounds = BoundsOf(chart);
   if (!bounds) {
@@ -199,7 +219,9 @@ void DrawChart(const Chart& chart, Point corner, Point size, Svg& svg) {
     return;
   }
   const double low = chart.from_zero ? std::min(0.0, bounds->low.y) : bounds->low.y;
-  Frame frame{.x = RoundAxis(bounds->low.x, bounds->high.x, 6),
+  const int most = size.x < 400 ? 4 : 6;
+  Frame frame{.x = RoundAxis(std::min(0.0, bounds->low.x), std::max(chart.x_high, bounds->high.x),
+                             most, /*margin=*/0),
               .y = RoundAxis(low, bounds->high.y, 5),
               .corner = inner,
               .size = inner_size};

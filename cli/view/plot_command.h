@@ -4,27 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "cli/view/run_reader.h"
+#include "cli/view/draw_runs.h"
 
 namespace muster {
 
-enum class PlotAxis { kStep, kEpoch, kTime };
-
-// Returns one SVG with loss, accuracy, learning rate and images per second. `scalar`: draws this
-// scalar of a program instead of the accuracy.
-std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis,
-                     const std::string& scalar = "");
-
 struct PlotArguments {
-  std::vector<std::string> run_dirs;
-  // FILE.svg. "" means plot.svg in the run directory, or in the current one for several runs.
-  std::string output;
-  PlotAxis axis = PlotAxis::kStep;
-  std::string scalar = {};  // "": none
+  std::vector<std::string> dirs;  // of runs, or of folders with runs
+  // FILE.svg, .png or .pdf. "" means plot.svg in the directory, or in the current one for several.
+  std::string output = {};
+  PlotLook look = {};
+  std::vector<std::string> labels = {};  // NAME=TEXT: a run or series, and what the legend says
+  bool singly = false;                   // draw each seed of a series for itself
 };
 
-// Returns the exit code. Throws Error: kUsage if a path is not a run directory, the output is not
-// named .svg or no run has the scalar, kFailure if the output cannot be written.
+// Returns the exit code. Throws Error: kUsage if there is no such run, panel or label, the output
+// has another suffix or there is no rsvg-convert, kFailure if the output cannot be written.
 int PlotRuns(const PlotArguments& arguments);
 
 }  // namespace muster

@@ -18,11 +18,11 @@ std::vector<std::string> Texts(const Axis& axis) {
   return texts;
 }
 
-TEST(AxisTest, EndsAtRoundNumbersAroundTheValues) {
-  EXPECT_THAT(Texts(RoundAxis(0.3, 2.4, 5)), ElementsAre("0", "0.5", "1.0", "1.5", "2.0", "2.5"));
-  EXPECT_THAT(Texts(RoundAxis(10, 120, 6)), ElementsAre("0", "20", "40", "60", "80", "100", "120"));
+TEST(AxisTest, HasRoundNumbersAmongTheValues) {
+  EXPECT_THAT(Texts(RoundAxis(0.3, 2.48, 5)), ElementsAre("0.5", "1.0", "1.5", "2.0", "2.5"));
+  EXPECT_THAT(Texts(RoundAxis(10, 120, 6)), ElementsAre("20", "40", "60", "80", "100", "120"));
   EXPECT_THAT(Texts(RoundAxis(0, 39100, 4)), ElementsAre("0", "10k", "20k", "30k", "40k"));
-  EXPECT_THAT(Texts(RoundAxis(0, 25e6, 3)), ElementsAre("0", "10M", "20M", "30M"));
+  EXPECT_THAT(Texts(RoundAxis(0, 25e6, 3)), ElementsAre("0", "10M", "20M"));
 }
 
 TEST(AxisTest, OneValueHasRoomAroundIt) {
@@ -44,8 +44,16 @@ TEST(AxisTest, ValuesThatAreTooLargeForSteps) {
   }
 }
 
+// A constant curve is then not on the frame.
+TEST(AxisTest, HasAMarginButNotBelowZero) {
+  const Axis axis = RoundAxis(0, 100, 5);
+  EXPECT_EQ(axis.low, 0);
+  EXPECT_DOUBLE_EQ(axis.high, 104);
+  EXPECT_DOUBLE_EQ(RoundAxis(50, 100, 5).low, 48);
+}
+
 TEST(AxisTest, PlacesValues) {
-  const Axis axis = RoundAxis(0, 10, 5);
+  const Axis axis = RoundAxis(0, 10, 5, 0);
   EXPECT_THAT(axis.At(0), DoubleNear(0, 1e-12));
   EXPECT_THAT(axis.At(5), DoubleNear(0.5, 1e-12));
   EXPECT_THAT(axis.At(10), DoubleNear(1, 1e-12));
