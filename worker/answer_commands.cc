@@ -19,6 +19,7 @@
 #include "common/config/build_graph.h"
 #include "common/config/config.h"
 #include "common/config/data_format.h"
+#include "common/graph/probabilities.h"
 #include "common/link/wire_type.h"
 #include "common/model/load_weights.h"
 #include "proto/config.pb.h"
@@ -41,6 +42,7 @@ struct AnswerArguments {
   uint32_t rank = 0;
   std::string samples, images;
   bool training_set = false, validation_set = false;
+  uint32_t mistakes = 0;
 };
 
 // The config for describe-gpu without --config.
@@ -170,6 +172,32 @@ void PrintImagePredictions(const AnswerArguments& arguments) {
           });
 }
 
+// The `most` samples of the block that the network takes for another class with the highest
+// probability.
+nlohmann::json MistakesIn(const PreparedBatch& batch, std::span<const int32_t> predicted,
+                          std::span<const float> logits, const Graph& graph, size_t most) {
+  const auto outputs = static_cast<size_t>(graph.outputs());
+  std::vector<SureMistake> mistakes;
+  for (size_t i = 0; most > 0 && i < predicted.size(); ++i) {
+    if (predicted[i] == batch.labels[i]) continue;
+    const std::vector<float> each = OutputOfEachClass(graph, logits.subspan(i * outputs, outputs));
+    const auto place = static_cast<size_t>(predicted[i]);
+    if (place >= each.size()) continue;
+    const double probability = Probabilities(each, ProbabilitiesOf(graph))[place];
+    if (!std::isfinite(probability)) continue;  // JSON has no other numbers
+    mistakes.push_back({batch.sample_ids[i], batch.labels[i], predicted[i], probability});
+  }
+  KeepSurest(most, mistakes);
+  nlohmann::json all = nlohmann::json::array();
+  for (const SureMistake& one : mistakes) {
+    all.push_back({{"sample", one.sample},
+                   {"label", one.label},
+                   {"predicted", one.predicted},
+                   {"probability", one.probability}});
+  }
+  return all;
+}
+
 void PrintEvaluation(const AnswerArguments& arguments) {
   const config::Config config = ReadResolvedConfig(arguments.config);
   const unsigned each = config.worker().threads() + config.data().prefetch_threads();
@@ -188,8 +216,9 @@ void PrintEvaluation(const AnswerArguments& arguments) {
     return std::move(device.backend);
   };
   EvaluateBlocks(
-      config, graph, make_backend, weights.floats(), set,
-      [](const PreparedBatch& batch, const LossSums& sums, std::span<const int32_t> predicted) {
+      config, graph, make_backend, weights.floats(), set, arguments.mistakes > 0,
+      [&](const PreparedBatch& batch, const LossSums& sums, std::span<const int32_t> predicted,
+          std::span<const float> logits) {
         const bool finite = std::isfinite(sums.loss);  // JSON has no other numbers
         const nlohmann::json loss =
             finite ? nlohmann::json(sums.loss) : nlohmann::json(fmt::format("{}", sums.loss));
@@ -199,7 +228,8 @@ void PrintEvaluation(const AnswerArguments& arguments) {
                    {"correct", sums.correct},
                    {"metrics", sums.metrics},
                    {"labels", std::vector(batch.labels, batch.labels + predicted.size())},
-                   {"predicted", std::vector(predicted.begin(), predicted.end())}});
+                   {"predicted", std::vector(predicted.begin(), predicted.end())},
+                   {"mistakes", MistakesIn(batch, predicted, logits, graph, arguments.mistakes)}});
       });
 }
 
@@ -262,6 +292,8 @@ int EvaluateCommand(int argc, char** argv) {
   program.Add("--weights", arguments.weights, kWeightsText).Required();
   program.AddFlag("--validation-set", arguments.validation_set,
                   "The validation set, even if there is a test set");
+  program.Add("--mistakes", arguments.mistakes,
+              "Number of mistakes to name per block: those with the highest probabilities");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   return Answer([&] { PrintEvaluation(arguments); });
 }

@@ -9,7 +9,7 @@ namespace {
 struct EvalOptions : EvaluationOptions {
   bool validation_set = false;
   bool confusion = false;
-  std::string confusion_csv;
+  std::string confusion_csv, html;
   std::optional<double> wait_minutes;
 };
 
@@ -25,6 +25,7 @@ constexpr const char* kEvalFooter =
     "Examples:\n"
     "  muster eval runs/a --best\n"
     "  muster eval runs/a --validation-set\n"
+    "  muster eval runs/a --html a.html\n"
     "  muster eval runs/a/checkpoints/step-00000390-g1-evaluated --workers 1\n"
     "  muster eval model.safetensors --data DIR --json\n"
     "\n"
@@ -47,6 +48,9 @@ void DescribeEval(CLI::App& command, EvalOptions& options) {
                    "Show every class, however many, and the confusion matrix");
   AddOption(command, "--confusion-csv", options.confusion_csv, "FILE",
             "The same, with the matrix in FILE, as in a run's confusion_matrix.csv");
+  AddOption(command, "--html", options.html, "FILE",
+            "Also write a page for a browser: the scores with their intervals, the confusion "
+            "matrix, the most confident mistakes and the run's curves");
   command.footer(kEvalFooter);
 }
 
@@ -55,6 +59,7 @@ int DoEval(const EvalOptions& options) {
                   .validation_set = options.validation_set,
                   .confusion = options.confusion || !options.confusion_csv.empty(),
                   .csv = options.confusion_csv,
+                  .html = options.html,
                   .json = options.json,
                   .wait_s = 60 * options.wait_minutes.value_or(0),
                   .worker_program = Sibling("muster-worker"),

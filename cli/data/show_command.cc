@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "cli/data/normalization.h"
 #include "cli/text/console.h"
@@ -28,15 +29,6 @@ constexpr double kGap = 8, kTitleLine = 22, kTextLine = 16;
 constexpr double kSmallest = 112, kLargest = 256;  // limits of an image's longer side
 
 using Values = std::vector<float>;
-
-std::string Base64(const std::string& bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // with room for a terminating zero
-  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                                   reinterpret_cast<const unsigned char*>(bytes.data()),
-                                   static_cast<int>(bytes.size()));
-  text.resize(static_cast<size_t>(size));
-  return text;
-}
 
 // A sample without height and width is shown as a row of gray pixels.
 Shape ShownShape(const Shape& shape) {
@@ -106,6 +98,28 @@ Point PictureSize(const Shape& shape) {
           std::max(kTextLine, factor * static_cast<double>(shape.height))};
 }
 
+// Averages squares of pixels, so that no side is longer than kSmallest. Rows of pixels stay as they
+// are.
+void Shrink(Values& image, Shape& shape) {
+  const auto most = static_cast<int64_t>(kSmallest);
+  const int64_t factor = (std::max(shape.height, shape.width) + most - 1) / most;
+  if (factor == 1 || std::min(shape.height, shape.width) < factor) return;
+  const Shape small{shape.height / factor, shape.width / factor, shape.channels};
+  Values sums(static_cast<size_t>(small.elements()));
+  for (int64_t y = 0; y < small.height * factor; ++y) {
+    for (int64_t x = 0; x < small.width * factor; ++x) {
+      for (int64_t c = 0; c < shape.channels; ++c) {
+        const int64_t to = (y / factor * small.width + x / factor) * shape.channels + c;
+        sums[static_cast<size_t>(to)] +=
+            image[static_cast<size_t>((y * shape.width + x) * shape.channels + c)];
+      }
+    }
+  }
+  for (float& sum : sums) sum /= static_cast<float>(factor * factor);
+  image = std::move(sums);
+  shape = small;
+}
+
 std::string LabelText(const Dataset& set, int64_t sample, const config::Data& data) {
   const int32_t label = set.Label(sample);
   if (HasValues(data)) return fmt::format("{:g}", std::bit_cast<float>(label));
@@ -115,6 +129,15 @@ std::string LabelText(const Dataset& set, int64_t sample, const config::Data& da
 }
 
 }  // namespace
+
+std::string DataUrl(const std::string& type, const std::string& bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // with room for a terminating zero
+  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                                   reinterpret_cast<const unsigned char*>(bytes.data()),
+                                   static_cast<int>(bytes.size()));
+  text.resize(static_cast<size_t>(size));
+  return "data:" + type + ";base64," + text;
+}
 
 std::string ContactSheet(const Dataset& set, const config::Config& config, int64_t samples,
                          int64_t epoch) {
@@ -146,13 +169,31 @@ std::string ContactSheet(const Dataset& set, const config::Config& config, int64
     svg.AddText({kGap, y + kTextLine - 4}, LabelText(set, sample, config.data()), {});
     double x = kGap;
     for (const Values& image : row) {
-      svg.AddImage({x, y + kTextLine}, size,
-                   "data:image/png;base64," + Base64(PngOf(image, shape, tones)));
+      svg.AddImage({x, y + kTextLine}, size, DataUrl("image/png", PngOf(image, shape, tones)));
       x += step.x;
     }
     y += step.y;
   }
   return svg.Finish();
+}
+
+std::vector<std::string> Thumbnails(const config::Config& config, bool validation_set,
+                                    const std::vector<int64_t>& samples) {
+  const auto open = validation_set ? OpenDatasets : OpenEvaluatedSet;
+  const Datasets sets = open(config.data(), config.run().seed());
+  const Dataset& set = validation_set ? *sets.validation : EvaluatedSetOf(sets);
+  const std::unique_ptr<SampleLoader> loader = set.MakeLoader(config.data());
+  const std::unique_ptr<LoaderScratch> scratch = loader->MakeScratch();
+  std::vector<std::string> urls;
+  for (const int64_t sample : samples) {
+    Shape shape = ShownShape(loader->shape());
+    Values image(static_cast<size_t>(shape.elements()));
+    loader->Evaluate(sample, *scratch, image.data());
+    Denormalize(config.data(), shape.channels, image);
+    Shrink(image, shape);
+    urls.push_back(DataUrl("image/png", PngOf(image, shape, TonesOf({image}))));
+  }
+  return urls;
 }
 
 int RunShow(const ShowArguments& arguments) {

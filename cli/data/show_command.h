@@ -27,4 +27,11 @@ int RunShow(const ShowArguments& arguments);
 std::string ContactSheet(const Dataset& set, const config::Config& config, int64_t samples,
                          int64_t epoch);
 
+// "data:image/png;base64,…": a file within the text of another one. `type` is its media type.
+std::string DataUrl(const std::string& type, const std::string& bytes);
+
+// Returns small pictures of samples of the evaluated set, as URLs that contain them.
+std::vector<std::string> Thumbnails(const config::Config& config, bool validation_set,
+                                    const std::vector<int64_t>& samples);
+
 }  // namespace muster

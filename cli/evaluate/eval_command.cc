@@ -4,19 +4,29 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string_view>
 #include <utility>
 
+#include "cli/data/show_command.h"
+#include "cli/evaluate/eval_page.h"
 #include "cli/evaluate/eval_text.h"
 #include "cli/gpu/job_gpus.h"
 #include "cli/job/job_cards.h"
 #include "cli/text/console.h"
+#include "cli/view/plot_command.h"
+#include "cli/view/run_reader.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/base/memory.h"
+#include "common/base/text.h"
 #include "common/config/data_format.h"
 #include "common/config/hardware.h"
+#include "common/model/hash_variables.h"
+#include "common/model/load_weights.h"
 #include "common/plan/evaluation_sums.h"
 
 namespace muster {
@@ -24,6 +34,7 @@ namespace {
 
 // Up to this many classes, results are counted per class by default.
 constexpr int64_t kMostClasses = 1000;
+constexpr size_t kMistakesOnPage = 24;
 
 // One process evaluates, on one GPU, or on the CPU with one thread for each configured worker.
 std::shared_ptr<JobGpus> PlanCard(const EvalArguments& arguments, const OpenedModel& model,
@@ -69,7 +80,7 @@ EvaluationSums::Added AddBlock(const nlohmann::json& line, EvaluationSums& sums)
 }
 
 void Evaluate(const EvalArguments& arguments, const OpenedModel& model, const EvaluationJob& job,
-              JobGpus& cards, EvaluationSums& sums) {
+              JobGpus& cards, EvaluationSums& sums, std::vector<SureMistake>& mistakes) {
   SignalSource signals;
   TakeCards(cards, {arguments.wait_s, SayBesideResult}, signals);
   const std::vector<WorkerPlace> places = cards.Places();
@@ -78,6 +89,8 @@ void Evaluate(const EvalArguments& arguments, const OpenedModel& model, const Ev
   }
   std::vector<std::string> words{"evaluate"};
   if (arguments.validation_set) words.emplace_back("--validation-set");
+  if (!arguments.html.empty())
+    words.insert(words.end(), {"--mistakes", std::to_string(kMistakesOnPage)});
   Console console(STDERR_FILENO);  // because standard output is for the result
   AskWorker({.program = arguments.worker_program,
              .job = job,
@@ -90,6 +103,11 @@ void Evaluate(const EvalArguments& arguments, const OpenedModel& model, const Ev
                 throw Error(ExitCode::kFailure, "muster-worker: an unexpected block {}",
                             JsonText(line.at("block")));
               }
+              for (const nlohmann::json& one : line.value("mistakes", nlohmann::json::array())) {
+                mistakes.push_back({one.at("sample"), one.at("label"), one.at("predicted"),
+                                    one.at("probability")});
+              }
+              KeepSurest(kMistakesOnPage, mistakes);
               console.SetLive(fmt::format("evaluating {}/{}", sums.done(), sums.blocks()));
               return true;
             });
@@ -128,11 +146,58 @@ EvaluationReport ReportOf(const EvalArguments& arguments, const OpenedModel& mod
   return report;
 }
 
+std::string CommandLine() {
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(ShellWord(word));
+  words.at(0) = "muster";
+  return Join(words, " ");
+}
+
+std::string WeightsHash(const OpenedModel& model, const Graph& graph) {
+  const Metadata& metadata = model.file.header().metadata;
+  if (const auto known = metadata.find("weights_hash"); known != metadata.end())
+    return known->second;
+  Arena weights(graph.arena_floats());
+  (void)LoadWeights(model.file, graph, {}, weights.floats());
+  return fmt::format("{:016x}", HashVariables(graph.layout(), weights.floats()));
+}
+
+// The weights are a file in the directory of their run, or a checkpoint two levels below it.
+std::string CurvesOf(const OpenedModel& model) {
+  const std::filesystem::path folder =
+      std::filesystem::absolute(model.shown).lexically_normal().parent_path();
+  for (const std::filesystem::path& dir : {folder, folder.parent_path()}) {
+    const std::optional<RunRecord> run = ReadRunIfThere(dir);
+    if (run) return run->rows.empty() ? "" : DrawRuns({*run}, PlotAxis::kStep);
+  }
+  return "";
+}
+
+void WritePage(const EvalArguments& arguments, const OpenedModel& model, const EvaluationJob& job,
+               const EvaluationReport& report, std::vector<SureMistake> mistakes) {
+  std::vector<int64_t> samples;
+  for (const SureMistake& one : mistakes) samples.push_back(one.sample);
+  const bool draws = !samples.empty() && report.sample == std::string_view("image");
+  const bool validation = report.set == "validation" && arguments.validation_set;
+  WriteFileAtomically(
+      arguments.html,
+      EvaluationHtml({.report = report,
+                      .command = CommandLine(),
+                      .weights_hash = WeightsHash(model, job.graph),
+                      .mistakes = std::move(mistakes),
+                      .pictures = draws ? Thumbnails(job.config, validation, samples)
+                                        : std::vector<std::string>(),
+                      .curves = CurvesOf(model)}));
+  SayBesideResult("wrote " + arguments.html + "\n");
+}
+
 }  // namespace
 
 int RunEval(const EvalArguments& arguments) {
   // Fail now rather than at the end if the file cannot be written.
   if (!arguments.csv.empty()) (void)AtomicFile(arguments.csv);
+  if (!arguments.html.empty()) (void)AtomicFile(arguments.html);
   const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
   config::Config config = LoadEvaluationConfig(arguments.source, model);
   const std::shared_ptr<JobGpus> cards = PlanCard(arguments, model, config);
@@ -146,8 +211,10 @@ int RunEval(const EvalArguments& arguments) {
   }
   CheckWeights(model, job.graph);
   EvaluationSums sums(set.size, job.config.evaluation().batch(), job.graph.classes(), counts);
-  Evaluate(arguments, model, job, *cards, sums);
+  std::vector<SureMistake> mistakes;
+  Evaluate(arguments, model, job, *cards, sums, mistakes);
   const EvaluationReport report = ReportOf(arguments, model, job, set, sums);
+  if (!arguments.html.empty()) WritePage(arguments, model, job, report, std::move(mistakes));
   if (arguments.json) {
     PrintResultAsIs(EvaluationJson(report));
   } else {

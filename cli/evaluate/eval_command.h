@@ -14,6 +14,7 @@ struct EvalArguments {
   bool validation_set = false;  // use it even if there is a test set
   bool confusion = false;       // show all classes and the confusion matrix
   std::string csv;              // also write the matrix to this file; or ""
+  std::string html;             // also write a page to this file; or ""
   bool json = false;
   double wait_s = 0;  // how long to wait for GPUs
   std::string worker_program;

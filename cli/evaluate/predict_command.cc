@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -21,26 +20,6 @@
 #include "common/model/model_metadata.h"
 
 namespace muster {
-namespace {
-
-std::vector<double> Softmax(std::span<const float> logits) {
-  const double largest = *std::ranges::max_element(logits);
-  std::vector<double> shares;
-  double sum = 0;
-  for (const float logit : logits) sum += shares.emplace_back(std::exp(logit - largest));
-  for (double& share : shares) share /= sum;
-  return shares;
-}
-
-std::vector<double> Probabilities(std::span<const float> outputs, ProbabilitiesBy by) {
-  if (by == ProbabilitiesBy::kSoftmax) return Softmax(outputs);
-  std::vector<double> probabilities(outputs.begin(), outputs.end());
-  if (by == ProbabilitiesBy::kNothing) return probabilities;
-  for (double& x : probabilities) x = 1 / (1 + std::exp(-x));
-  return probabilities;
-}
-
-}  // namespace
 
 std::vector<Candidate> MostLikely(std::span<const float> outputs, ProbabilitiesBy by,
                                   size_t count) {
@@ -71,22 +50,6 @@ struct Prediction {
   std::vector<Candidate> top;
 };
 
-ProbabilitiesBy ProbabilitiesOf(const Graph& graph) {
-  const Layer& loss = graph.layers().back();
-  const int read = loss.inputs.front();
-  // For a single output, OutputsIn adds a zero, and the softmax of both is the output's sigmoid.
-  if (std::holds_alternative<SigmoidCrossEntropySpec>(loss.spec) && graph.outputs() > 1) {
-    return ProbabilitiesBy::kSigmoid;
-  }
-  // If a network ends in a softmax and is trained with a squared error, its outputs are already
-  // probabilities.
-  const bool has_softmax = read >= 0 && std::holds_alternative<SoftmaxSpec>(
-                                            graph.layers()[static_cast<size_t>(read)].spec);
-  return has_softmax && std::holds_alternative<MeanSquaredErrorSpec>(loss.spec)
-             ? ProbabilitiesBy::kNothing
-             : ProbabilitiesBy::kSoftmax;
-}
-
 void RequireFiles(const OpenedModel& model, const config::Data& data) {
   if (data.format() == config::Data::IMAGE_FOLDER || data.format() == config::Data::NPZ) return;
   throw Error(ExitCode::kUsage,
@@ -107,15 +70,14 @@ EvaluationJob Prepare(const PredictArguments& arguments, const OpenedModel& mode
   return EvaluationJob(std::move(config));
 }
 
-// Returns one output per class. A single output is the logit of class 1; that of class 0 is 0.
+// Returns one output per class.
 std::vector<float> OutputsIn(const nlohmann::json& line, const EvaluationJob& job) {
-  auto outputs = line.at("logits").get<std::vector<float>>();
+  const auto outputs = line.at("logits").get<std::vector<float>>();
   if (std::ssize(outputs) != job.graph.outputs()) {
     throw Error(ExitCode::kFailure, "muster-worker: expected {} logits, got {}",
                 job.graph.outputs(), outputs.size());
   }
-  if (job.graph.layers().back().first_class() == 1) outputs.insert(outputs.begin(), 0.0f);
-  return outputs;
+  return OutputOfEachClass(job.graph, outputs);
 }
 
 std::vector<Prediction> PredictSamples(const PredictArguments& arguments, const OpenedModel& model,

@@ -9,6 +9,7 @@
 
 #include "cli/data/count_samples.h"
 #include "cli/evaluate/evaluation_config.h"
+#include "common/graph/probabilities.h"
 
 namespace muster {
 
@@ -17,8 +18,6 @@ struct Candidate {
   double probability = 0;
 };
 
-// How outputs become probabilities: by a softmax, by a sigmoid of each, or unchanged.
-enum class ProbabilitiesBy { kSoftmax, kSigmoid, kNothing };
 // Returns the most likely classes, the most likely one first. Among equals, the lower number comes
 // first. `outputs` are the inputs of the network's loss: finite, and one per class. Computes in
 // double precision.

@@ -105,6 +105,32 @@ TEST(ContactSheetTest, AFewSamplesAreAllShownAndOneChannelIsGrey) {
   }
 }
 
+TEST(ThumbnailsTest, ShowTheMeansOfSquares) {
+  config::Config config = Config();
+  config.mutable_data()->set_format(config::Data::SYNTHETIC);
+  config.mutable_data()->mutable_preprocess()->set_standardize(false);
+  auto& synthetic = *config.mutable_data()->mutable_synthetic();
+  synthetic.set_height(120);
+  synthetic.set_width(301);  // a third is 100, and a column is left over
+  synthetic.set_channels(1);
+  synthetic.set_test_samples(4);
+  const Datasets sets = OpenDatasets(config.data(), 5);
+  const auto loader = sets.test->MakeLoader(config.data());
+  std::vector<float> image(120 * 301);
+  loader->Evaluate(3, *loader->MakeScratch(), image.data());
+  const std::vector<std::string> urls = Thumbnails(config, false, {1, 3});
+  ASSERT_EQ(urls.size(), 2u);
+  const std::vector<uint8_t> small = ImagesIn(urls[1] + "\"").at(0);
+  ASSERT_EQ(small.size(), size_t{3 * 40 * 100});
+  for (size_t y = 0; y < 40; ++y) {
+    for (size_t x = 0; x < 100; ++x) {
+      double sum = 0;
+      for (size_t i = 0; i < 9; ++i) sum += image[(3 * y + i / 3) * 301 + 3 * x + i % 3];
+      ASSERT_NEAR(small[3 * (y * 100 + x)], sum / 9 * 255, 0.51);
+    }
+  }
+}
+
 // Like a set of photos or arrays.
 class NormalizedLoader final : public SampleLoader {
  public:

@@ -4,6 +4,7 @@
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <fstream>
@@ -94,6 +95,32 @@ class Evaluate : public RealJob {
     stream.write(reinterpret_cast<const char*>(&nan), sizeof nan);
   }
 };
+
+TEST_F(Evaluate, APageHasTheSurestMistakes) {
+  Succeeded(Launch({"run.epochs=3"}));
+  const Json single = Ask({"predict", Path("run0"), "--samples", "0-39", "--top", "1"});
+  std::vector<std::pair<double, int64_t>> wrong;
+  for (const Json& one : single["samples"]) {
+    if (one["top"][0]["class"] != one["label"]["class"])
+      wrong.emplace_back(-one["top"][0]["probability"].get<double>(), one["sample"]);
+  }
+  std::ranges::sort(wrong);
+  wrong.resize(std::min(wrong.size(), size_t{24}));
+  ASSERT_GT(wrong.size(), 3u);
+  ExpectSame(Ask({"eval", Path("run0"), "--workers", "3", "--html", Path("page.html")}),
+             Reported("run0", 18));
+  const std::string page = Slurp(Path("page.html"));
+  size_t at = 0;
+  for (const auto& [negative, sample] : wrong) {
+    at = page.find("\"sample " + std::to_string(sample) + "\" src=\"data:image/png;base64,", at);
+    ASSERT_NE(at, std::string::npos) << sample;
+  }
+  EXPECT_THAT(page, AllOf(HasSubstr("data:image/svg+xml;base64,"), HasSubstr("--workers 3 --html"),
+                          HasSubstr(Metrics("run0").back()["weights_hash"].get<std::string>())));
+  // The page is written before anything else is said, or not at all.
+  ExpectRefused({"eval", Path("run0"), "--html", Path("no") / "page.html"}, ExitCode::kFailure,
+                "page.html");
+}
 
 TEST_F(Evaluate, TheDigitsOfTheRunOnAnyNumberOfWorkers) {
   // The running statistics of a batch norm count as weights.

@@ -1,6 +1,7 @@
 // Evaluating blocks without a server gives the same results with any number of threads.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <vector>
@@ -37,6 +38,7 @@ struct Block {
   int64_t samples = 0;
   double loss = 0;
   std::vector<int32_t> predicted;
+  std::vector<int32_t> largest;  // the class of the largest logit
   bool operator==(const Block&) const = default;
 };
 using Blocks = std::map<int64_t, Block>;
@@ -52,17 +54,16 @@ Blocks Evaluated(uint32_t threads, size_t most = 100) {
   const Datasets data = OpenDatasets(config.data(), 1);
   Blocks blocks;
   const auto keep = [&](const PreparedBatch& batch, const LossSums& sums,
-                        std::span<const int32_t> predicted) {
+                        std::span<const int32_t> predicted, std::span<const float> logits) {
     if (blocks.size() == most) throw Error(ExitCode::kData, "no more");
-    const bool is_new =
-        blocks
-            .emplace(batch.index,
-                     Block{batch.count, sums.loss, {predicted.begin(), predicted.end()}})
-            .second;
+    Block block{batch.count, sums.loss, {predicted.begin(), predicted.end()}, {}};
+    for (auto at = logits.begin(); block.largest.size() < predicted.size(); at += 3)
+      block.largest.push_back(static_cast<int32_t>(std::max_element(at, at + 3) - at));
+    const bool is_new = blocks.emplace(batch.index, block).second;
     EXPECT_TRUE(is_new);
   };
   EvaluateBlocks(
-      config, graph, [] { return MakeCpuBackend(1); }, weights.floats(), *data.test, keep);
+      config, graph, [] { return MakeCpuBackend(1); }, weights.floats(), *data.test, true, keep);
   return blocks;
 }
 
@@ -71,6 +72,7 @@ TEST(EvaluateBlocksTest, TheSameFromAnyNumberOfThreads) {
   ASSERT_EQ(blocks.size(), 5U);
   EXPECT_EQ(blocks.at(4).samples, 5);
   EXPECT_EQ(blocks.at(4).predicted.size(), 5U);
+  for (const auto& [index, block] : blocks) EXPECT_EQ(block.largest, block.predicted);
   EXPECT_EQ(Evaluated(3), blocks);
   EXPECT_EQ(Evaluated(8), blocks);
 }

@@ -16,7 +16,7 @@
 namespace muster {
 namespace {
 
-enum class Result { kLogits, kPredictions };
+enum class Result { kLogits, kPredictions, kBoth };
 
 class BlockRunner {
  public:
@@ -30,8 +30,9 @@ class BlockRunner {
         weights_(backend, weights),
         results_copied_(backend.MakeEvent()) {
     const int64_t largest = std::min(block_size_, set.size());
-    if (result == Result::kLogits) logits_.resize(static_cast<size_t>(largest * graph.outputs()));
-    if (result == Result::kPredictions && !HasValues(config.data())) {
+    if (result != Result::kPredictions)
+      logits_.resize(static_cast<size_t>(largest * graph.outputs()));
+    if (result != Result::kLogits && !HasValues(config.data())) {
       predictions_.resize(static_cast<size_t>(largest));
     }
     tower_.Plan(largest, Mode::kInference);
@@ -113,19 +114,22 @@ void PredictSamples(const config::Config& config, const Graph& graph, Backend& b
 
 void EvaluateBlocks(const config::Config& config, const Graph& graph,
                     const std::function<std::unique_ptr<Backend>()>& make_backend,
-                    std::span<const float> weights, const Dataset& set, const OnBlock& on_block) {
+                    std::span<const float> weights, const Dataset& set, bool with_logits,
+                    const OnBlock& on_block) {
   const int64_t size = config.evaluation().batch(), threads = config.cluster().workers();
   std::mutex mutex;
   std::exception_ptr failure;  // the first failure, which ends the other threads too
   const auto compute = [&](Range blocks) {
     try {
       const std::unique_ptr<Backend> backend = make_backend();
-      BlockRunner runner(config, graph, *backend, weights, set, Result::kPredictions);
+      BlockRunner runner(config, graph, *backend, weights, set,
+                         with_logits ? Result::kBoth : Result::kPredictions);
       runner.Run(blocks, [&](const PreparedBatch& batch, const LossSums& sums) {
         const std::lock_guard lock(mutex);
         if (failure) return false;
         const std::span<const int32_t> all = runner.predictions();
-        on_block(batch, sums, all.first(std::min(all.size(), static_cast<size_t>(batch.count))));
+        on_block(batch, sums, all.first(std::min(all.size(), static_cast<size_t>(batch.count))),
+                 runner.logits());
         return true;
       });
     } catch (...) {

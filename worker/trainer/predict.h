@@ -25,15 +25,17 @@ void PredictSamples(const config::Config& config, const Graph& graph, Backend& b
                     std::span<const float> weights, const Dataset& set,
                     std::vector<int64_t> samples, const OnPrediction& on_prediction);
 
-// `predicted` holds the class of each sample; it is empty if the network predicts values. All
-// arguments are valid during the call.
-using OnBlock = std::function<void(const PreparedBatch& batch, const LossSums& sums,
-                                   std::span<const int32_t> predicted)>;
+// `predicted` holds the class of each sample; it is empty if the network predicts values. `logits`
+// holds the inputs of the loss if they are wanted. All arguments are valid during the call.
+using OnBlock =
+    std::function<void(const PreparedBatch& batch, const LossSums& sums,
+                       std::span<const int32_t> predicted, std::span<const float> logits)>;
 
 // Computes all blocks of `set` in as many threads as the config has workers. Each thread makes its
 // own backend. Calls of `on_block` are serialized; the blocks arrive in any order.
 void EvaluateBlocks(const config::Config& config, const Graph& graph,
                     const std::function<std::unique_ptr<Backend>()>& make_backend,
-                    std::span<const float> weights, const Dataset& set, const OnBlock& on_block);
+                    std::span<const float> weights, const Dataset& set, bool with_logits,
+                    const OnBlock& on_block);
 
 }  // namespace muster
