@@ -254,6 +254,18 @@ void TakeStatus(const events::Status& status, RunRecord& run) {
   }
 }
 
+// The local time of the first line of the server's log, for a run without a first step.
+std::string LogBegan(const std::string& dir) {
+  constexpr size_t kMinutes = 16;  // "2026-01-31 12:00"
+  std::ifstream log = ReadPlainFile(dir + "/server.log");
+  std::string line;
+  std::tm time{};
+  std::getline(log, line);
+  line.resize(std::min(line.size(), kMinutes));
+  const char* const end = ::strptime(line.c_str(), "%Y-%m-%d %H:%M", &time);
+  return end != nullptr && line.size() == kMinutes && *end == '\0' ? line : "";
+}
+
 void Find(const fs::path& dir, int levels, std::vector<std::string>& found) {
   if (IsRunDir(dir)) found.push_back(dir);
   if (levels == 0) return;
@@ -323,6 +335,7 @@ std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
   run.state = StateOf(run, status);
   if (IsGone(run.state) && DiskWasFull(dir)) run.state = RunState::kDiskFull;
   if (status) TakeStatus(*status, run);
+  if (run.began.empty()) run.began = LogBegan(dir);
   return run;
 }
 

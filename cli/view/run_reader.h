@@ -59,6 +59,13 @@ struct RunEnd {
   std::vector<std::string> weights;  // names of the weights files that were written
 };
 
+// A setting in which listed runs differ.
+struct DifferingSetting {
+  std::string path;                  // learning_rate.base
+  std::string name;                  // base, if no other setting ends like this
+  std::optional<std::string> value;  // of this run; empty if it is not set
+};
+
 struct RunRecord {
   std::string dir;   // as given
   std::string name;  // of the directory, relative to the searched one
@@ -71,7 +78,8 @@ struct RunRecord {
   std::optional<RunEnd> end;     // empty without a summary
   std::string weights_hash;
   int64_t server_restarts = 0;
-  int64_t unreadable_lines = 0;  // in metrics.jsonl, except a partial last line
+  std::vector<DifferingSetting> differs;  // filled in by CompareSettings
+  int64_t unreadable_lines = 0;           // in metrics.jsonl, except a partial last line
 
   // Whether the run evaluates a validation set, which then chooses the best weights. Otherwise the
   // test set chooses them.

@@ -2,10 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "cli/text/console.h"
 #include "cli/text/json_value.h"
 #include "cli/text/text_table.h"
 #include "cli/text/units.h"
+#include "cli/view/run_settings.h"
 #include "common/base/json.h"
 #include "common/base/text.h"
 
@@ -27,6 +31,15 @@ std::string State(const RunRecord& run) {
   return fmt::format("{}, {}", StateName(run.state), Plural(run.server_restarts, "restart"));
 }
 
+std::string Differing(const RunRecord& run, size_t most) {
+  std::vector<std::string> settings;
+  for (const DifferingSetting& one : run.differs) {
+    if (one.value) settings.push_back(one.name + "=" + *one.value);
+  }
+  const std::string text = Shown(Join(settings, " "));
+  return text.size() <= most ? text : OneLine(text, most);
+}
+
 // Returns the cells of a row, in the order of RunsTable's columns.
 std::vector<std::string> CellsOf(const RunRecord& run) {
   const auto share = [](double value) { return FormatPercent(value, 2); };
@@ -46,20 +59,31 @@ std::vector<std::string> CellsOf(const RunRecord& run) {
 }  // namespace
 
 std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width) {
-  TextTable table({{"run"},
-                   {"state"},
-                   {"accuracy", true, 2},
-                   {"best", true, 9},
-                   {"loss", true, 6},
-                   {"steps", true, 5},
-                   {"time", true, 3},
-                   {"samples/s", true, 7},
-                   {"workers", true, 10},
-                   {"began", false, 8},
-                   {"weights hash", false, 4}});
+  std::vector<TextTable::Column> columns{{"run"},
+                                         {"state"},
+                                         {"accuracy", true, 2},
+                                         {"best", true, 10},
+                                         {"loss", true, 7},
+                                         {"steps", true, 6},
+                                         {"time", true, 4},
+                                         {"samples/s", true, 8},
+                                         {"workers", true, 11},
+                                         {"began", false, 9},
+                                         {"weights hash", false, 5}};
+  const bool differ =
+      std::ranges::any_of(runs, [](const auto& run) { return !run.differs.empty(); });
+  if (differ) columns.push_back({"differs", false, 3});
+  // Run, state and accuracy are always shown; of the rest, at most half is for "differs".
+  size_t shown = 0;
+  for (const RunRecord& run : runs)
+    shown = std::max(shown, Shown(run.name).size() + State(run).size() + 16);
+  const int left = std::min(width / 2, width - static_cast<int>(shown));
+  const auto room = static_cast<size_t>(std::max(16, left));
+  TextTable table(std::move(columns));
   for (const RunRecord& run : runs) {
     std::vector<std::string> cells = CellsOf(run);
     for (std::string& cell : cells) cell = Shown(cell);
+    if (differ) cells.push_back(Differing(run, room));
     table.AddRow(std::move(cells));
   }
   return table.Lines(width);
@@ -83,7 +107,10 @@ std::string RunsJson(const std::vector<RunRecord>& runs) {
                                {"best_test_accuracy", OrNull(latest.test.best_accuracy)},
                                {"images_per_second", OrNull(latest.images_per_second)},
                                {"workers", OrNull(run.workers)},
-                               {"weights_hash", run.weights_hash}};
+                               {"weights_hash", run.weights_hash},
+                               {"differs", nlohmann::ordered_json::object()}};
+    for (const DifferingSetting& setting : run.differs)
+      one["differs"][setting.path] = OrNull(setting.value);
     if (run.validates()) {
       one["validation_loss"] = OrNull(latest.validation.loss);
       one["validation_accuracy"] = OrNull(latest.validation.accuracy);
@@ -94,9 +121,44 @@ std::string RunsJson(const std::vector<RunRecord>& runs) {
   return JsonText(all, 2);
 }
 
-int ListRuns(const std::string& dir, bool json) {
+namespace {
+
+// The lowest number comes first; runs whose number is unknown come last.
+struct RunOrder {
+  const char* name;
+  std::optional<double> (*number)(const RunRecord&);
+};
+
+std::optional<double> Negative(const std::optional<double>& number) {
+  return number ? std::optional(-*number) : std::nullopt;
+}
+
+constexpr RunOrder kOrders[] = {
+    {"began", [](const RunRecord&) { return std::optional<double>(); }},  // as they are
+    {"accuracy", [](const RunRecord& run) { return Negative(run.accuracy()); }},
+    {"best", [](const RunRecord& run) { return Negative(run.choosing(run.latest).best_accuracy); }},
+    {"loss", [](const RunRecord& run) { return run.latest.train_loss; }},
+    {"time", [](const RunRecord& run) { return run.latest.elapsed_s; }},
+    {"samples/s", [](const RunRecord& run) { return Negative(run.latest.images_per_second); }}};
+
+}  // namespace
+
+std::vector<std::string> RunOrders() {
+  std::vector<std::string> names;
+  for (const RunOrder& order : kOrders) names.emplace_back(order.name);
+  return names;
+}
+
+int ListRuns(const RunsArguments& arguments) {
+  const auto& [dir, sort, where, json] = arguments;
   std::vector<std::string> troubles;
-  const std::vector<RunRecord> runs = FindRuns(dir, troubles);
+  std::vector<RunRecord> runs = FindRuns(dir, troubles);
+  CompareSettings(where, runs);
+  const RunOrder& order = *std::ranges::find(kOrders, sort, &RunOrder::name);
+  std::ranges::stable_sort(runs, {}, [&](const RunRecord& run) {
+    const double number = order.number(run).value_or(NAN);
+    return std::isnan(number) ? INFINITY : number;
+  });
   for (const std::string& trouble : troubles) {
     PrintError(fmt::format("muster: warning: {}: skipping this run\n", trouble));
   }
@@ -105,7 +167,7 @@ int ListRuns(const std::string& dir, bool json) {
     return 0;
   }
   if (runs.empty()) {
-    PrintResult("no runs in " + dir);
+    PrintResult(fmt::format("no {} in {}", where.empty() ? "runs" : "such runs", dir));
     return 0;
   }
   PrintResult(RunsTable(runs, ResultWidth()));

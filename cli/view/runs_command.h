@@ -14,7 +14,15 @@ std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width
 // An array with one object per run. Unknown values are null.
 std::string RunsJson(const std::vector<RunRecord>& runs);
 
+struct RunsArguments {
+  std::string dir = "runs";
+  std::string sort = "began";      // one of RunOrders
+  std::vector<std::string> where;  // see CompareSettings
+  bool json = false;
+};
+std::vector<std::string> RunOrders();
+
 // Returns the exit code.
-int ListRuns(const std::string& dir, bool json);
+int ListRuns(const RunsArguments& arguments);
 
 }  // namespace muster

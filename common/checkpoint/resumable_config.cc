@@ -4,7 +4,6 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 
 #include "common/base/error.h"
@@ -86,12 +85,6 @@ void Flatten(const pb::Message& message, const std::string& path, Values& values
   }
 }
 
-Values ValuesOf(const config::Config& config) {
-  Values values;
-  Flatten(config, "", values);
-  return values;
-}
-
 std::string ValueOr(const Values& values, const std::string& path) {
   const auto found = values.find(path);
   return found == values.end() ? "not set" : found->second;
@@ -110,6 +103,12 @@ void CheckLength(const config::Config& kept, const config::Config& now) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> FlatSettings(const config::Config& config) {
+  Values values;
+  Flatten(config, "", values);
+  return values;
+}
 
 config::Config ParseKeptConfig(const std::string& text) {
   config::Config config;
@@ -161,7 +160,7 @@ std::vector<std::string> CheckResumable(const std::string& kept, const config::C
   // The optimizer of a program is compared when the program has joined (Intake).
   if (HasProgram(now) && !now.has_learning_rate()) *here.mutable_optimizer() = then.optimizer();
   CheckLength(then, here);
-  const Values before = ValuesOf(then), after = ValuesOf(here);
+  const Values before = FlatSettings(then), after = FlatSettings(here);
   Values paths = before;
   paths.insert(after.begin(), after.end());
   std::vector<std::string> notes;

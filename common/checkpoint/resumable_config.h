@@ -1,6 +1,7 @@
 // Decides which settings may change when a run is resumed. All functions are pure.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ config::Config ParseKeptConfig(const std::string& text);
 // Error(kUsage) with the first setting that has changed but must not. Returns a line for each
 // changed setting that is allowed but may change the bits.
 std::vector<std::string> CheckResumable(const std::string& kept, const config::Config& now);
+
+// Every setting that is there, by its path, such as "model.layer[0].dense.units"; as in protobuf's
+// text form. A message that is there has the value "{}".
+std::map<std::string, std::string> FlatSettings(const config::Config& config);
 
 // Whether the learning rate of a step depends on the length of the run (total_samples).
 bool RateFollowsLength(const config::LearningRate& rate);

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/view/run_settings.h"
 #include "cli/view/runs_command.h"
+#include "common/base/error.h"
+#include "common/config/resolved.h"
 #include "tests/cli/view/run_files.h"
 
 namespace muster::testing {
@@ -63,6 +66,98 @@ TEST_F(RunsTableTest, JsonHasTheLossesOfValues) {
   EXPECT_EQ(one["validation_loss"], 0.25);
   EXPECT_EQ(one["test_loss"], 0.125);
   EXPECT_TRUE(one["validation_accuracy"].is_null());
+}
+
+class RunSettingsTest : public RunFiles {
+ protected:
+  // A run whose user gave only `settings`.
+  void Add(const std::string& name, const std::vector<std::string>& settings) {
+    const std::string dir = MakeRun(name, {IntervalText(40, 1)});
+    std::vector<Setting> parsed;
+    for (const std::string& setting : settings) parsed.push_back(ParseSetting(setting));
+    Write("given.txtpb", kGiven);
+    LoadedConfig loaded = LoadToLaunch(Dir() + "/given.txtpb", parsed);
+    ResolveConfig(loaded.config, 2);
+    WriteRunConfig(loaded.written, loaded.config, dir + "/config.txtpb");
+  }
+  std::vector<RunRecord> Listed(const std::vector<std::string>& conditions) const {
+    std::vector<std::string> troubles;
+    std::vector<RunRecord> runs = FindRuns(Dir(), troubles);
+    CompareSettings(conditions, runs);
+    return runs;
+  }
+  static constexpr const char* kGiven = R"(
+    run { epochs: 1 global_batch: 32 }
+    data { format: SYNTHETIC synthetic { height: 8 width: 8 classes: 3 } }
+    model {
+      layer { name: "flat" flatten {} }
+      layer { name: "hidden" dense { units: 5 } }
+      layer { name: "out" dense { units: 3 } }
+      layer { name: "loss" softmax_cross_entropy {} }
+    }
+    optimizer { type: SGD }
+    learning_rate { base: 0.1 })";
+};
+
+TEST_F(RunSettingsTest, ShowsWhatDiffersByTheShortestClearNames) {
+  // Of what a user gives, only what concerns the machine is left out. The last run has the default.
+  Add("a", {"learning_rate.base=0.05", "optimizer.momentum=0.5", "cluster.workers=2",
+            "data.preprocess.mean=[1, 2, 3]", "data.preprocess.stddev=[1, 1, 1]"});
+  Add("b", {"run.seed=1", "worker.threads=2", "model.layer[hidden].dense.units=7"});
+  const std::vector<RunRecord> runs = Listed({});
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_THAT(RunsTable(runs, 1000)[2],
+              HasSubstr("  mean=1,2,3 stddev=1,1,1 base=0.05 model.layer[1].dense.units=5 "
+                        "momentum=0.5"));
+  EXPECT_THAT(RunsTable(runs, 1000)[3], HasSubstr("  base=0.1 model.layer[1].dense.units=7"));
+  EXPECT_THAT(RunsTable(runs, 79), Each(Property(&std::string::size, Le(79u))));
+  EXPECT_THAT(RunsTable(runs, 79)[0], HasSubstr("differs"));
+  const auto json = nlohmann::json::parse(RunsJson(runs));
+  EXPECT_EQ(json[0]["differs"]["learning_rate.base"], "0.05");
+  EXPECT_TRUE(json[1]["differs"]["data.preprocess.mean"].is_null());
+  EXPECT_FALSE(json[0]["differs"].contains("run.seed"));  // 1 is the default
+  EXPECT_THAT(RunsTable({runs[0]}, 1000)[0], HasSubstr("differs"));
+  EXPECT_THAT(RunsTable(Listed({"base=0.1"}), 1000)[0], Not(HasSubstr("differs")));
+}
+
+TEST_F(RunSettingsTest, ConditionsChooseRuns) {
+  Add("a", {});
+  Add("b", {"learning_rate.base=0.2"});
+  MakeRun("c", {FinalText(100, "completed")});  // without a config
+  const auto names = [&](const std::vector<std::string>& conditions) {
+    std::vector<std::string> names;
+    for (const RunRecord& run : Listed(conditions)) names.push_back(run.name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names({"learning_rate.base=2e-1"}), Names{"b"});
+  EXPECT_EQ(names({"base=0.1", "state=killed"}), Names{"a"});
+  EXPECT_EQ(names({"state=completed"}), Names{"c"});
+  EXPECT_EQ(names({"base=0.3"}), Names{});
+  for (const std::string condition : {"bas=1", "type=SGD", "=1", ""})
+    EXPECT_THROW((void)names({condition}), Error) << condition;
+}
+
+TEST_F(RunsTableTest, ARunWithoutAStepBeganWithItsLog) {
+  MakeRun("new", {});
+  Write("new/server.log", "2026-01-31 11:59:03.951 server info: listening on x\n");
+  MakeRun("no-log", {});
+  Write("no-log/server.log", "2026-01\n");
+  std::vector<std::string> troubles;
+  const std::vector<RunRecord> runs = FindRuns(Dir(), troubles);
+  ASSERT_EQ(runs.size(), 4u);
+  EXPECT_EQ(runs[0].began, "");
+  EXPECT_EQ(ReadRun(Dir() + "/new").began, "2026-01-31 11:59");
+}
+
+TEST_F(RunsTableTest, TheBestComeFirstAndTheUnknownLast) {
+  MakeRun("better", {EvaluationText(50, 0.95)});
+  ::testing::internal::CaptureStdout();
+  ASSERT_EQ(ListRuns({.dir = Dir(), .sort = "accuracy", .json = true}), 0);
+  const auto all = nlohmann::json::parse(::testing::internal::GetCapturedStdout());
+  EXPECT_EQ(all[0]["run"], "better");
+  EXPECT_EQ(all[1]["test_accuracy"], 0.9012);
+  EXPECT_TRUE(all[2]["test_accuracy"].is_null());
 }
 
 }  // namespace
