@@ -54,7 +54,7 @@ double CoresIn(const std::string& group) {
   return quota > 0 && period > 0 ? quota / period : ControlGroupLimits::kNone;
 }
 
-// Of one of two files, for cgroup v2 and v1.
+// The number in the file of cgroup v2 or that of v1.
 double NumberIn(const std::string& path, const std::string& old_path) {
   constexpr double kUnlimited = 1e18;  // cgroup v1 writes nearly 2^63
   const double number = std::min(NumberIn(path), NumberIn(old_path));
