@@ -16,7 +16,7 @@
 #include "cli/gpu/job_gpus.h"
 #include "cli/job/job_cards.h"
 #include "cli/text/console.h"
-#include "cli/view/plot_command.h"
+#include "cli/view/draw_runs.h"
 #include "cli/view/run_reader.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"

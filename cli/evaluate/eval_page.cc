@@ -12,6 +12,7 @@
 #include "cli/text/units.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
+#include "common/plan/metrics.h"
 
 namespace muster {
 namespace {
@@ -65,7 +66,7 @@ std::string Html(const std::string& text) {
 }
 
 std::string NameHtml(int64_t number, const EvaluationReport& report) {
-  return Html(ClassText(number, report.class_names));
+  return Html(ClassName(static_cast<size_t>(number), report.class_names));
 }
 
 // "-" if `of` is 0.
@@ -104,8 +105,12 @@ std::string ScoresHtml(const EvaluationReport& report) {
     add("accuracy", FormatPercent(*accuracy, 2),
         "95 % interval: " + IntervalHtml(right, report.images));
   }
-  if (const auto top5 = report.scores.top5_accuracy)
-    add("top-5 accuracy", FormatPercent(*top5, 2), "the label is among five");
+  for (const auto& [name, sum] : report.scores.metrics) {
+    const double mean = sum.Mean();
+    const bool is_share = MetricNamed(name)->is_share;
+    add(name.c_str(), is_share ? FormatPercent(mean, 2) : fmt::format("{:.4g}", mean),
+        is_share ? "of the samples" : "mean");
+  }
   add("loss", fmt::format("{:.4g}", report.scores.loss.value_or(NAN)), "mean");
   return html + "</dl>\n";
 }
