@@ -179,17 +179,15 @@ void WritePage(const EvalArguments& arguments, const OpenedModel& model, const E
   std::vector<int64_t> samples;
   for (const SureMistake& one : mistakes) samples.push_back(one.sample);
   const bool draws = !samples.empty() && report.sample == std::string_view("image");
-  const bool validation = report.set == "validation" && arguments.validation_set;
   WriteFileAtomically(
       arguments.html,
       EvaluationHtml({.report = report,
                       .command = CommandLine(),
                       .weights_hash = WeightsHash(model, job.graph),
                       .mistakes = std::move(mistakes),
-                      .pictures = draws ? Thumbnails(job.config, validation, samples)
+                      .pictures = draws ? Thumbnails(job.config, arguments.validation_set, samples)
                                         : std::vector<std::string>(),
                       .curves = CurvesOf(model)}));
-  SayBesideResult("wrote " + arguments.html + "\n");
 }
 
 }  // namespace
@@ -219,6 +217,7 @@ int RunEval(const EvalArguments& arguments) {
     PrintResultAsIs(EvaluationJson(report));
   } else {
     PrintResult(EvaluationLines(report));
+    if (!arguments.html.empty()) PrintResult("wrote " + arguments.html);
   }
   return 0;
 }

@@ -21,7 +21,7 @@ struct EvaluationPage {
   const EvaluationReport& report;
   std::string command;       // makes this page again
   std::string weights_hash;  // of the weights
-  // Those of which the network was surest. `pictures` are their images as URLs, or empty.
+  // The network was surest of these. `pictures` are their images as URLs, or empty.
   std::vector<SureMistake> mistakes;
   std::vector<std::string> pictures;
   std::string curves;  // of the run, as SVG; or ""

@@ -22,7 +22,7 @@ std::vector<double> Softmax(std::span<const float> logits) {
 ProbabilitiesBy ProbabilitiesOf(const Graph& graph) {
   const Layer& loss = graph.layers().back();
   const int read = loss.inputs.front();
-  // Of a single output, OutputOfEachClass makes two, and their softmax is the output's sigmoid.
+  // OutputOfEachClass makes two outputs of a single one, and their softmax is its sigmoid.
   if (std::holds_alternative<SigmoidCrossEntropySpec>(loss.spec) && graph.outputs() > 1) {
     return ProbabilitiesBy::kSigmoid;
   }

@@ -117,7 +117,6 @@ TEST_F(Evaluate, APageHasTheSurestMistakes) {
   }
   EXPECT_THAT(page, AllOf(HasSubstr("data:image/svg+xml;base64,"), HasSubstr("--workers 3 --html"),
                           HasSubstr(Metrics("run0").back()["weights_hash"].get<std::string>())));
-  // The page is written before anything else is said, or not at all.
   ExpectRefused({"eval", Path("run0"), "--html", Path("no") / "page.html"}, ExitCode::kFailure,
                 "page.html");
 }

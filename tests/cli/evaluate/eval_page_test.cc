@@ -18,7 +18,7 @@ size_t Count(const std::string& text, const std::string& part) {
   return count;
 }
 
-// Of `classes` classes, each with one right sample and one that is taken for the next class.
+// Each class has one right sample and one that is taken for the next class.
 EvaluationReport ReportOf(size_t classes) {
   EvaluationReport report{.model = "runs/<a>",
                           .described = "a & b",

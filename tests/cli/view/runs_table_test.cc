@@ -100,7 +100,7 @@ class RunSettingsTest : public RunFiles {
 };
 
 TEST_F(RunSettingsTest, ShowsWhatDiffersByTheShortestClearNames) {
-  // Of what a user gives, only what concerns the machine is left out. The last run has the default.
+  // What concerns the machine is left out, although the user gave it.
   Add("a", {"learning_rate.base=0.05", "optimizer.momentum=0.5", "cluster.workers=2",
             "data.preprocess.mean=[1, 2, 3]", "data.preprocess.stddev=[1, 1, 1]"});
   Add("b", {"run.seed=1", "worker.threads=2", "model.layer[hidden].dense.units=7"});
