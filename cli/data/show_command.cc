@@ -185,6 +185,7 @@ std::vector<std::string> Thumbnails(const config::Config& config, bool validatio
   const std::unique_ptr<SampleLoader> loader = set.MakeLoader(config.data());
   const std::unique_ptr<LoaderScratch> scratch = loader->MakeScratch();
   std::vector<std::string> urls;
+  urls.reserve(samples.size());
   for (const int64_t sample : samples) {
     Shape shape = ShownShape(loader->shape());
     Values image(static_cast<size_t>(shape.elements()));

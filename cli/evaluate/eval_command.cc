@@ -177,6 +177,7 @@ std::string CurvesOf(const OpenedModel& model) {
 void WritePage(const EvalArguments& arguments, const OpenedModel& model, const EvaluationJob& job,
                const EvaluationReport& report, std::vector<SureMistake> mistakes) {
   std::vector<int64_t> samples;
+  samples.reserve(mistakes.size());
   for (const SureMistake& one : mistakes) samples.push_back(one.sample);
   const bool draws = !samples.empty() && report.sample == std::string_view("image");
   WriteFileAtomically(

@@ -195,6 +195,7 @@ std::string ConfusionsHtml(const ConfusionCounts& counts, const EvaluationReport
   std::ranges::sort(confusions);
   confusions.resize(std::min(confusions.size(), kMostOpenRows));
   std::vector<HtmlCells> rows;
+  rows.reserve(confusions.size());
   for (const auto& [negative, label, c] : confusions) {
     rows.push_back({NameHtml(static_cast<int64_t>(label), report),
                     NameHtml(static_cast<int64_t>(c), report), FormatCount(-negative),
