@@ -312,7 +312,7 @@ TEST_F(LaunchOnCardsTest, AGpuWithMemoryErrorsIsTakenLastAndWithAWarning) {
   const Finished named = RunOn({"--devices", "0"});
   EXPECT_EQ(named.exit_code, 0) << named.err;
   EXPECT_THAT(Unwrapped(named.out), HasSubstr("3 uncorrected memory errors"));
-  EXPECT_THAT(Run({"gpus"}).out, HasSubstr("idle, 3 ECC errors\n"));
+  EXPECT_THAT(Run({"gpus"}).out, HasSubstr("0  idle, 3 ECC errors  "));
 }
 
 TEST_F(LaunchOnCardsTest, TooFewIdleGpusAreAnErrorThatSaysWhatWouldStart) {
