@@ -300,7 +300,11 @@ Findings ExamineGpus(const GpuFacts& facts) {
   }
   Findings findings;
   if (facts.seen.gpus.empty()) {
-    findings.push_back({Grade::kOk, "GPUs", "none: " + facts.seen.none, ""});
+    const bool failed = facts.seen.failed;
+    findings.push_back({failed ? Grade::kNote : Grade::kOk, "GPUs", "none: " + facts.seen.none,
+                        failed ? "see nvidia-smi; after an update of the driver, restart the host "
+                                 "or its container"
+                               : ""});
   } else {
     findings.push_back({Grade::kOk, "GPU driver", "NVIDIA " + facts.seen.driver, ""});
     for (const Gpu& gpu : facts.seen.gpus) findings.push_back(OneGpu(gpu, facts.tickets));

@@ -44,8 +44,9 @@ struct Gpu {
 enum class GpuLink { kNvlink = 0, kSwitch, kSwitches, kHostBridge, kNode, kSystem };
 
 struct GpuSnapshot {
-  std::string driver;  // its version
-  std::string none;    // why there are no GPUs, in one line; "" if there are some
+  std::string driver;   // its version
+  std::string none;     // why there are no GPUs, in one line; "" if there are some
+  bool failed = false;  // the driver is here but does not work
   std::vector<Gpu> gpus;
   // links[a][b] connects gpus[a] and gpus[b]; empty unless requested.
   std::vector<std::vector<GpuLink>> links;

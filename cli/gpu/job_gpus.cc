@@ -125,7 +125,7 @@ JobGpus::JobGpus(const config::Config& config, const std::string& config_path,
   // excludes devices that lack it.
   const bool must_have = !worker.soft_placement() && !worker.has_backend() &&
                          worker.precision() != config::Worker::BF16;
-  asked_ |= !request.by_default || !seen.gpus.empty() || must_have;
+  asked_ |= !request.by_default || !seen.gpus.empty() || seen.failed || must_have;
   if (!asked_) return;
   if (leaves_gpus && !seen.gpus.empty()) {
     plan_.reason = fmt::format("{} here, but {}",

@@ -181,6 +181,7 @@ class NvmlReader {
 
   GpuSnapshot Look(LookAtLinks links, const DriverChild::Enter& enter) {
     GpuSnapshot seen{.none = library_.trouble()};
+    seen.failed = library_.is_there() && !seen.none.empty();
     if (!seen.none.empty()) return seen;
     enter("nvmlDeviceGetCount");
     std::array<char, 96> version{};
@@ -192,6 +193,7 @@ class NvmlReader {
     unsigned count = 0;
     const nvml::Result result = nvml::Call(api_.count, &count);
     if (result != nvml::kSuccess) {
+      seen.failed = true;
       seen.none =
           "the NVIDIA driver does not report its number of GPUs: " + nvml::ErrorOf(api_, result);
       return seen;
@@ -285,7 +287,7 @@ class NvmlProbe : public GpuProbe {
   GpuSnapshot Look(LookAtLinks links) override {
     const std::optional<std::string> answer = child_.Ask(static_cast<char>(links));
     if (answer) return SnapshotOf(*answer);
-    return {.none = fmt::format("the NVIDIA driver crashed ({})", child_.call())};
+    return {.none = fmt::format("the NVIDIA driver crashed ({})", child_.call()), .failed = true};
   }
 
  private:

@@ -23,7 +23,7 @@ void CodeFields(Coder& code, Value& value) {
         value.sensors.power_w, value.limits.slowdown_temperature, value.limits.power_w, value.ecc,
         value.ecc_errors, value.exclusive, value.processes, value.cores, value.memory_nodes);
   } else {
-    all(value.driver, value.none, value.gpus, value.links);
+    all(value.driver, value.none, value.failed, value.gpus, value.links);
   }
 }
 

@@ -139,6 +139,7 @@ class Library {
   Library(const Library&) = delete;
 
   const Api& api() const { return api_; }
+  bool is_there() const { return library_ != nullptr; }
   // Why it is missing or does not answer, in one line; "" if it works.
   const std::string& trouble() const { return trouble_; }
 

@@ -167,11 +167,13 @@ TEST_F(NvmlTest, HowCardsReachOneAnother) {
 TEST_F(NvmlTest, WithoutADriverThereAreNone) {
   const GpuSnapshot missing = OpenNvml("libno-such-nvml.so.1")->Look();
   EXPECT_THAT(missing.gpus, IsEmpty());
+  EXPECT_FALSE(missing.failed);
   EXPECT_THAT(missing.none, HasSubstr("no NVIDIA driver was found here (libno-such-nvml.so.1"));
   ::setenv("FAKE_NVML_BROKEN", "1", 1);
   const GpuSnapshot broken = Open()->Look();
   EXPECT_THAT(broken.gpus, IsEmpty());
   EXPECT_EQ(broken.none, "the NVIDIA driver does not answer: Driver Not Loaded");
+  EXPECT_TRUE(broken.failed);
 }
 
 // The text of the error, which must be that of an expired deadline.
