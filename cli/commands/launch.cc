@@ -153,9 +153,8 @@ void DescribeLaunch(CLI::App& command, LaunchOptions& options) {
           "starting or writing anything")
       ->excludes(resume)
       ->excludes(slurm);
-  command
-      .add_flag("--verbose", options.verbose, "With --dry-run: also print all resolved settings")
-      ->needs("--dry-run");
+  command.add_flag("--verbose", options.verbose,
+                   "Also print where a step's time went; with --dry-run all resolved settings");
   command.add_flag("--log-placement", options.log_placement,
                    "Print where each rank runs: host, pid, GPU or CPU, threads, cores");
   options.config.AddShorthand(
@@ -232,6 +231,7 @@ std::string LaunchLine(const LaunchOptions& options, const LaunchArguments& argu
   }
   if (options.repeat > 0) add("--repeat", std::to_string(options.repeat));
   if (options.log_placement) add("--log-placement", "");
+  if (options.verbose) add("--verbose", "");
   // The same directory after a requeue.
   if (!has_dir) {
     line += " --run-dir runs/" + ShellWord(RunName(arguments.config_path)) + "-job$SLURM_JOB_ID";

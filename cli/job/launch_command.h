@@ -31,7 +31,7 @@ struct LaunchArguments {
   bool resume_or_begin = false;
   int repeat = 0;  // 0: one run; N: a series of N with consecutive seeds
   bool log_placement = false;
-  bool verbose = false;  // a dry run prints every setting, too
+  bool verbose = false;  // a dry run prints every setting, too, and the summary all rows
   double wait_s = 0;     // the longest wait for free GPUs (worker.devices)
   std::optional<WorkersByHand> by_hand;
   std::optional<SshHosts> hosts;  // set if some workers run on other hosts, reached by ssh

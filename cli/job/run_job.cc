@@ -335,6 +335,8 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
          .could_use_bf16 = CouldUseBf16(config) && !display.on_gpus() && !arguments.elsewhere(),
          .crowd = crowd,
          .sample = SampleNoun(config),
+         .classes = HasProgram(config) || HasValues(config.data()) ? 0 : DataClasses(config.data()),
+         .verbose = arguments.verbose,
          .hosts = arguments.hosts ? arguments.hosts->options : ""},
         was, display.AtStep(), console);
     if (traced) FinishTrace(config, dir, console, outcome);

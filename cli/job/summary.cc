@@ -82,6 +82,14 @@ std::string StepText(const events::Summary& summary) {
   return texts.empty() ? text : text + ": " + Join(texts, ", ");
 }
 
+// Whether a complete run has learned nothing.
+bool IsChance(const events::Summary& summary, int64_t classes) {
+  constexpr double kSomewhatBetter = 1.1;
+  return classes > 1 && summary.end() == events::Summary::COMPLETED &&
+         summary.has_best_accuracy() &&
+         summary.best_accuracy() * static_cast<double>(classes) < kSomewhatBetter;
+}
+
 // Describes the cost of the parameter server and, separately, of ranks of different speed.
 std::string BalanceText(const events::StepShares& shares, int workers) {
   if (!shares.has_overhead() || !shares.has_imbalance()) return "";
@@ -348,6 +356,11 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
     row("warning",
         "a loss is not finite: outputs or targets of some samples are not, or too large");
   }
+  if (IsChance(summary, run.classes)) {
+    row("hint", fmt::format("no better than chance among {} classes: see docs/RECIPES.md, If "
+                            "training does not converge",
+                            run.classes));
+  }
   row("stopped early", summary.stop_reason());
   for (const std::string& text : ChangesTexts(summary, ends)) row("workers", text);
   row("restarts", RestartsText(summary));
@@ -357,9 +370,13 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   }
   if (measured.has_images_per_second())
     row("speed", SpeedText(measured.images_per_second(), workers, run.sample));
-  row("step", StepText(summary));
-  row("overhead", BalanceText(measured.shares(), workers));
-  row("limit", Bottleneck(summary, run.on_gpus, run.crowd, run.could_use_bf16));
+  const std::string limit = Bottleneck(summary, run.on_gpus, run.crowd, run.could_use_bf16);
+  // That workers on CPUs mostly compute is what one expects.
+  if (run.verbose || run.on_gpus || !limit.starts_with("compute")) {
+    row("step", StepText(summary));
+    row("overhead", BalanceText(measured.shares(), workers));
+    row("limit", limit);
+  }
   row("weights hash", summary.weights_hash());
   row("bits", OtherBitsText(summary));
   row("weights", ModelsText(summary));

@@ -20,6 +20,8 @@ struct KeptRun {
   bool could_use_bf16 = false;   // computed in FP32 on CPUs that have AVX512-BF16
   std::string crowd = "";        // see CrowdText
   const char* sample = "image";  // see SampleNoun
+  int64_t classes = 0;           // that exclude one another; 0: none
+  bool verbose = false;          // also where a step's time goes if nothing stands out
   std::string hosts = "";        // the options that name other hosts, "-H a:4,b:4", or ""
 };
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -20,6 +21,49 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::SizeIs;
+
+TEST(SummaryTest, WhatOneExpectsIsLeftOut) {
+  const testing::TempDir parent;
+  const RunDir dir = RunDir::Open(parent / "run");
+  events::Summary summary;
+  summary.set_end(events::Summary::COMPLETED);
+  events::Measured& measured = *summary.mutable_measured();
+  measured.set_step_ms(100);
+  events::StepShares& shares = *measured.mutable_shares();
+  shares.set_overhead(0.1);
+  shares.set_input(0);
+  shares.set_imbalance(0);
+  events::StepParts& parts = *summary.add_ranks()->mutable_parts();
+  parts.set_compute_ms(90);
+  parts.set_input_ms(0);
+  const auto lines = [&](bool on_gpus, bool verbose) {
+    return SummaryLines(summary, 1, {.dir = dir, .on_gpus = on_gpus, .verbose = verbose}).size();
+  };
+  const size_t least = lines(false, false);
+  EXPECT_EQ(lines(false, true), least + 4);  // the row of the limit is long
+  EXPECT_EQ(lines(true, false), least + 4);
+  shares.set_overhead(0.6);
+  EXPECT_EQ(lines(false, false), least + 4);
+}
+
+TEST(SummaryTest, ARunThatLearnedNothingPointsToTheRecipes) {
+  const testing::TempDir parent;
+  const RunDir dir = RunDir::Open(parent / "run");
+  events::Summary summary;
+  summary.set_end(events::Summary::COMPLETED);
+  const auto hints = [&](double accuracy, int64_t classes) {
+    summary.set_best_accuracy(accuracy);
+    const auto lines = SummaryLines(summary, 1, {.dir = dir, .classes = classes});
+    return std::ranges::any_of(lines, [](const std::string& line) {
+      return line.find("RECIPES.md") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(hints(0.0982, 10));
+  EXPECT_FALSE(hints(0.12, 10));
+  EXPECT_FALSE(hints(0.01, 0));
+  summary.set_end(events::Summary::FAILED);
+  EXPECT_FALSE(hints(0.0982, 10));
+}
 
 TEST(SummaryTest, PartsOfAStepAddUp) {
   const testing::TempDir parent;
