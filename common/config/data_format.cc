@@ -77,17 +77,17 @@ std::vector<std::string> FolderNames(const config::Data& data) {
                             : !folders.test.empty()   ? folders.test
                                                       : folders.validation;
   std::vector<std::string> names = ClassFolders(some);
+  for (const std::string& name : names) {
+    if (ValidUtf8(name) == name) continue;
+    throw Error(ExitCode::kData, "{}: the name of the class \"{}\" is not UTF-8: rename the folder",
+                data.dir(), name);
+  }
   if (names.size() == 1) {
     const std::string inner = OnlyFolderOfClasses(some, names);
     throw Error(ExitCode::kData,
                 "{}: expected a folder for each of at least two classes, found only {}{}", some,
                 names[0],
                 inner.empty() ? "" : ", which holds folders: use --data " + ShellWord(inner));
-  }
-  for (const std::string& name : names) {
-    if (ValidUtf8(name) == name) continue;
-    throw Error(ExitCode::kData, "{}: the name of the class \"{}\" is not UTF-8: rename the folder",
-                data.dir(), name);
   }
   return names;
 }
