@@ -318,9 +318,10 @@ std::string DrawPlot(const std::vector<PlottedRuns>& plotted, const PlotLook& lo
   Svg svg({look.width, top + size.y * static_cast<double>(rows) + kMargin});
   DrawLegend(plotted, look, svg);
   for (size_t i = 0; i < charts.size(); ++i) {
+    const size_t row = i / columns;
     DrawChart(charts[i],
               {kMargin + size.x * static_cast<double>(i % columns),
-               top + size.y * static_cast<double>(i / columns)},
+               top + size.y * static_cast<double>(row)},
               size, svg);
   }
   return svg.Finish();
@@ -328,6 +329,7 @@ std::string DrawPlot(const std::vector<PlottedRuns>& plotted, const PlotLook& lo
 
 std::string DrawRuns(const std::vector<RunRecord>& runs, PlotAxis axis) {
   std::vector<PlottedRuns> plotted;
+  plotted.reserve(runs.size());
   for (const RunRecord& run : runs) plotted.push_back({run.name, {run}});
   return DrawPlot(plotted, {.axis = axis});
 }
