@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "cli/text/units.h"
+#include "common/config/config.h"
+#include "proto/config.pb.h"
 
 namespace muster {
 namespace {
@@ -35,6 +37,11 @@ std::string LateText(const events::Summary& summary, const char* devices) {
 }
 
 }  // namespace
+
+bool CouldUseBf16(const config::Config& config) {
+  return !HasProgram(config) && config.worker().precision() == config::Worker::FP32 &&
+         __builtin_cpu_supports("avx512bf16");
+}
 
 std::string CrowdText(int64_t workers, int64_t threads_each, int64_t cores) {
   if (workers < 2 || cores < 1 || workers * threads_each <= cores) return "";

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "proto/config_fwd.h"
 #include "proto/events.pb.h"
 
 namespace muster {
@@ -11,6 +12,9 @@ namespace muster {
 // How workers on this host share its cores, and what to use instead: "4 workers share 2 cores: use
 // --workers 2". Empty if there are enough cores for all threads of all workers, or only one worker.
 std::string CrowdText(int64_t workers, int64_t threads_each, int64_t cores);
+
+// Whether worker.precision BF16 would be faster on this host's CPU.
+bool CouldUseBf16(const config::Config& config);
 
 // The largest part of a step, and what to try; on CPUs only `crowd` (see CrowdText) if there is
 // any, because threads that wait for a core make every part longer. Empty if `summary` lacks the

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/job/bottleneck.h"
 #include "cli/job/header.h"
 #include "cli/text/measure.h"
 #include "cli/text/units.h"
@@ -210,8 +211,7 @@ void JobDisplay::TellTime(const events::Progress& progress) {
     if (!config.run().initial_weights().empty() && config.model().freeze_size() == 0) {
       shorter.emplace_back("--freeze NAMES (layers that need not learn)");
     }
-    if (config.worker().precision() == config::Worker::FP32 && plan_.owns_workers() &&
-        __builtin_cpu_supports("avx512bf16")) {
+    if (plan_.owns_workers() && CouldUseBf16(config)) {
       shorter.emplace_back("--set worker.precision=BF16");
     }
   }

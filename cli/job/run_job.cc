@@ -39,12 +39,6 @@ namespace fs = std::filesystem;
 constexpr size_t kLogLinesShown = 10;
 constexpr double kOutputSeconds = 60;  // the same limit as in every other command
 
-// Whether worker.precision BF16 would be faster on this host's CPU.
-bool CouldUseBf16(const config::Config& config) {
-  return !HasProgram(config) && config.worker().precision() == config::Worker::FP32 &&
-         __builtin_cpu_supports("avx512bf16");
-}
-
 // The config as a file that all processes of a job read: config.txtpb in the run directory. If a
 // resumed run cannot write it (on a full disk), this is a file in memory that lives as long as the
 // object.

@@ -129,6 +129,7 @@ TEST(JobSize, ThreadsFollowTheCoresOnGpus) {
     config.mutable_run()->set_global_batch(256);
     config.mutable_worker()->set_backend(backend);
     config.mutable_cluster()->set_workers(workers);
+    config.mutable_run()->set_slices(workers);
     ResolveForMachine(config, cores);
     return std::pair(config.data().prefetch_threads(), config.server().threads());
   };

@@ -58,8 +58,8 @@ TEST(CoresTextTest, SaysWhatToDoAboutTheOthers) {
   EXPECT_EQ(CoresText(JobOf(2, 256), 6),
             "2 of 6 compute; --workers 4 would use 4, with the same bits");
   EXPECT_EQ(CoresText(JobOf(8, 256), 64),
-            "8 of 64 compute; 8 slices do not divide evenly among more workers: --workers 64 "
-            "--set run.slices=64 would use 64, with other bits");
+            "8 of 64 compute; 8 slices, so more workers would not be faster: --workers 64 "
+            "--slices 64 would use 64, with other bits");
   config::Config scaled = JobOf(2, 256);
   scaled.mutable_learning_rate()->set_scaling(config::LearningRate::LINEAR);
   EXPECT_EQ(CoresText(scaled, 4), "2 of 4 compute; --workers 4 would use 4");
@@ -86,7 +86,7 @@ TEST(BitsTextsTest, NameEverythingThatBitsDependOn) {
   EXPECT_THAT(Bits(config, /*by_hand=*/true),
               AllOf(HasSubstr("worker.convolution=DIRECT, cluster.wire_dtype=BF16, "),
                     Not(HasSubstr(" here)"))));
-  EXPECT_THAT(Bits(JobOf(1, 16)), HasSubstr("one slice allows one worker"));
+  EXPECT_THAT(Bits(JobOf(1, 15)), HasSubstr("one slice allows one worker"));
 }
 
 TEST(BitsTextsTest, OfACardTheyDependOnOtherThings) {

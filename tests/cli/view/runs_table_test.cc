@@ -143,10 +143,7 @@ TEST_F(RunsTableTest, ARunWithoutAStepBeganWithItsLog) {
   Write("new/server.log", "2026-01-31 11:59:03.951 server info: listening on x\n");
   MakeRun("no-log", {});
   Write("no-log/server.log", "2026-01\n");
-  std::vector<std::string> troubles;
-  const std::vector<RunRecord> runs = FindRuns(Dir(), troubles);
-  ASSERT_EQ(runs.size(), 4u);
-  EXPECT_EQ(runs[0].began, "");
+  EXPECT_EQ(ReadRun(Dir() + "/no-log").began, "");
   EXPECT_EQ(ReadRun(Dir() + "/new").began, "2026-01-31 11:59");
 }
 
