@@ -63,7 +63,7 @@ class Runs : public RealJob {
 };
 
 TEST_F(Runs, TheSmokeConfigLearnsInSeconds) {
-  const Outcome outcome = Succeeded(Smoke("run", {}, {"--log-placement"}));
+  const Outcome outcome = Succeeded(Smoke("run", {}, {"--log-placement", "--verbose"}));
   const nlohmann::json& last = outcome.metrics.back();
   EXPECT_GT(last["test_accuracy"], 0.9);  // chance is 0.1
   EXPECT_GE(last["best_test_accuracy"], last["test_accuracy"]);
