@@ -115,7 +115,7 @@ rlim_t ThreadsOfUser() {
 // is not reached is no cause. A thread also needs memory for its stack, and a lack of it gives the
 // same error. Memory limits are rarely set, so where there is one, it is the likelier cause.
 std::string ThreadsHint() {
-  if (const std::string memory = MemoryHint(); !memory.empty()) return memory;
+  if (std::string memory = MemoryHint(); !memory.empty()) return memory;
   const ControlGroupLimits group = ReadControlGroupLimits();
   if (group.processes_left <= 0) {
     return fmt::format(" (the control group allows {:.0f} processes and threads: pids.max)",
@@ -198,11 +198,9 @@ void RequireThreads(const std::string& who, unsigned count) {
 ControlGroupLimits ReadControlGroupLimits(const std::string& membership, const std::string& mount) {
   ControlGroupLimits limits;
   for (auto& [root, group] : HierarchiesOf(membership)) {
-    while (group.size() > 1) {
-      Lower(limits, mount + root + group);
-      group.resize(group.rfind('/'));
-    }
-    Lower(limits, mount + root);
+    const std::string top = mount + root;
+    for (; group.size() > 1; group.resize(group.rfind('/'))) Lower(limits, top + group);
+    Lower(limits, top);
   }
   return limits;
 }
