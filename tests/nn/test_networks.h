@@ -131,21 +131,6 @@ inline const NetworkCase kNetworks[] = {
        layer { name: "pool" global_avg_pool {} }
        layer { name: "logits" dense { units: 3 } }
        layer { name: "loss" mean_squared_error {} })"},
-    // Frozen layers before all that learn, which have no backward pass, and a norm between others.
-    {"Frozen", {6, 6, 3}, R"(
-       layer { name: "stem/conv" conv2d { filters: 8 kernel: 3 padding: SAME use_bias: false } }
-       layer { name: "stem/bn" batch_norm {} }
-       layer { name: "relu0" relu {} }
-       layer { name: "conv1" conv2d { filters: 8 kernel: 3 padding: SAME use_bias: false } }
-       layer { name: "bn1" batch_norm {} }
-       layer { name: "sum" input: ["bn1", "relu0"] add {} }
-       layer { name: "relu1" relu {} }
-       layer { name: "bn2" batch_norm {} }
-       layer { name: "relu2" relu6 {} }
-       layer { name: "pool" global_avg_pool {} }
-       layer { name: "logits" dense { units: 3 } }
-       layer { name: "loss" softmax_cross_entropy {} }
-       freeze: ["stem/*", "bn1", "bn2"])"},
     {"OneLayer", {1, 1, 7}, R"(
        layer { name: "logits" dense { units: 4 } }
        layer { name: "loss" softmax_cross_entropy {} })"},
@@ -193,6 +178,32 @@ inline const NetworkCase kNetworks[] = {
        layer { name: "logits" dense { units: 4 } }
        layer { name: "sigmoid" sigmoid {} }
        layer { name: "loss" mean_squared_error {} })"},
+    // Frozen layers before all that learn, which have no backward pass, and a norm between others.
+    {"Frozen", {6, 6, 3}, R"(
+       layer { name: "stem/conv" conv2d { filters: 8 kernel: 3 padding: SAME use_bias: false } }
+       layer { name: "stem/bn" batch_norm {} }
+       layer { name: "relu0" relu {} }
+       layer { name: "conv1" conv2d { filters: 8 kernel: 3 padding: SAME use_bias: false } }
+       layer { name: "bn1" batch_norm {} }
+       layer { name: "sum" input: ["bn1", "relu0"] add {} }
+       layer { name: "relu1" relu {} }
+       layer { name: "bn2" batch_norm {} }
+       layer { name: "relu2" relu6 {} }
+       layer { name: "pool" global_avg_pool {} }
+       layer { name: "logits" dense { units: 3 } }
+       layer { name: "loss" softmax_cross_entropy {} }
+       freeze: ["stem/*", "bn1", "bn2"])"},
+    // A frozen branch, whose norm adds one that learns.
+    {"FrozenBranch", {6, 6, 3}, R"(
+       layer { name: "shortcut" conv2d { filters: 8 kernel: 1 } }
+       layer { name: "conv" input: "data" conv2d { filters: 8 kernel: 3 padding: SAME } }
+       layer { name: "bn" batch_norm {} }
+       layer { name: "sum" input: ["bn", "shortcut"] add {} }
+       layer { name: "relu" relu {} }
+       layer { name: "pool" global_avg_pool {} }
+       layer { name: "logits" dense { units: 3 } }
+       layer { name: "loss" softmax_cross_entropy {} }
+       freeze: ["conv", "bn"])"},
 };
 
 }  // namespace muster

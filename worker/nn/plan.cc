@@ -132,6 +132,8 @@ class Planner {
     if (TraitsOf(*maker).fuses != Fuses::kEverything) return false;
     maker->fuse_add = true;
     maker->inputs.push_back(other);
+    maker->backward |= plan_.NeedsGradient(other);  // the norm itself may be frozen
+    plan_.values[maker->output].gradient = maker->backward;
     if (other >= 0) plan_.values[other].relu_by_reader = false;
     TakeOver(step.layer, *maker);
     return true;

@@ -376,6 +376,17 @@ void Program::Backward(float loss_scale, const DeviceInput& input, std::span<con
     loss_->Backward(LossArguments(input, workspace), loss_scale,
                     Gradient(backward_.loss_gradient, workspace));
   }
+  for (const Variable& variable : graph_.variables()) {
+    if (std::ranges::count(unreached_, variable.layer) == 0) continue;
+    backend_.Zero(gradients.data() + variable.offset, variable.count * sizeof(float));
+  }
+  // Hooks come in the order of backward, from the last layer to the first.
+  auto next = unreached_.begin();
+  const auto tell_to = [&](int layer) {
+    for (; next != unreached_.end() && *next > layer; ++next) {
+      if (after_layer && HasHook(*next)) after_layer(*next);
+    }
+  };
   const uint64_t key[] = {KeyOf(input.images), KeyOf(weights.data()), KeyOf(gradients.data()),
                           KeyOf(workspace), std::bit_cast<uint32_t>(loss_scale)};
   for (const Segment& segment : backward_segments_) {
@@ -386,15 +397,11 @@ void Program::Backward(float loss_scale, const DeviceInput& input, std::span<con
       }
     });
     const int last = backward_.steps[segment.end - 1].layer;
-    if (after_layer && HasHook(last)) after_layer(last);
+    if (!HasHook(last)) continue;
+    tell_to(last);
+    if (after_layer) after_layer(last);
   }
-  for (const int layer : unreached_) {  // a chunk is complete only with the gradients of all
-    for (const Variable& variable : graph_.variables()) {
-      if (variable.layer != layer) continue;
-      backend_.Zero(gradients.data() + variable.offset, variable.count * sizeof(float));
-    }
-    if (after_layer && HasHook(layer)) after_layer(layer);
-  }
+  tell_to(-1);
 }
 
 void Program::AddGradients(const BackwardStep& back, std::byte* workspace) {
