@@ -321,7 +321,7 @@ void RefuseCopies() {
               "{0} has started {1} launches ({2}), each of a run of its own; expected one, which "
               "starts the workers itself: muster launch --workers {1}, on several hosts with -H "
               "a:4,b:4; or start single workers with {0} and muster worker --rank AUTO "
-              "(docs/CLUSTER.md)",
+              "(docs/CLUSTER.md); for runs of their own, unset {2}",
               given->launcher, *given->size, given->size_variable);
 }
 

@@ -213,12 +213,14 @@ int RunEval(const EvalArguments& arguments) {
   std::vector<SureMistake> mistakes;
   Evaluate(arguments, model, job, *cards, sums, mistakes);
   const EvaluationReport report = ReportOf(arguments, model, job, set, sums);
-  if (!arguments.html.empty()) WritePage(arguments, model, job, report, std::move(mistakes));
   if (arguments.json) {
     PrintResultAsIs(EvaluationJson(report));
   } else {
     PrintResult(EvaluationLines(report));
-    if (!arguments.html.empty()) PrintResult("wrote " + arguments.html);
+  }
+  if (!arguments.html.empty()) {  // last, so that a failure costs no result
+    WritePage(arguments, model, job, report, std::move(mistakes));
+    if (!arguments.json) PrintResult("wrote " + arguments.html);
   }
   return 0;
 }

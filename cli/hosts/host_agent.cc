@@ -234,7 +234,8 @@ ChildOptions HostAgent::ProgramOptions(int rank, const std::string& endpoint) co
   return {.program = words[0],
           .arguments = {words.begin() + 1, words.end()},
           .inherited_fds = {config_->fd()},
-          .environment = std::move(environment)};
+          .environment = std::move(environment),
+          .takes_all_along = true};
 }
 
 void HostAgent::RequireRelay(int rank) {

@@ -9,11 +9,13 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "cli/gpu/job_gpus.h"
 #include "cli/process/log_tail.h"
 #include "cli/process/program_environment.h"
 #include "common/base/error.h"
+#include "common/base/file.h"
 #include "common/base/resource_limits.h"
 #include "common/base/text.h"
 #include "common/config/config.h"
@@ -209,7 +211,7 @@ void JobProcesses::UseProgram(ChildOptions& worker, int rank) const {
   worker.program = words[0];
   worker.arguments.assign(words.begin() + 1, words.end());
   worker.inherited_fds.clear();
-  worker.mark = fmt::format("MUSTER_RANK={}", rank);
+  worker.takes_all_along = true;
   worker.environment = ProgramEnvironment({.endpoint = endpoint_,
                                            .config = plan_.config_path,
                                            .token = plan_.token,
@@ -309,9 +311,11 @@ std::string JobProcesses::LogPath(int rank) const {
 // Whether the helper of this rank's program has written to the log.
 bool JobProcesses::HasJoined(int rank) const {
   const std::string helper = fmt::format(" worker-{} ", rank);
-  return std::ranges::any_of(LastLines(LogPath(rank), SIZE_MAX), [&](const std::string& line) {
-    return line.find(helper) != std::string::npos;
-  });
+  std::ifstream log = ReadPlainFile(LogPath(rank));
+  for (std::string line; std::getline(log, line);) {
+    if (line.find(helper) != std::string::npos) return true;
+  }
+  return false;
 }
 
 std::vector<EndedProcess> JobProcesses::TakeEnds() {
@@ -322,8 +326,8 @@ std::vector<EndedProcess> JobProcesses::TakeEnds() {
     if (member.remote != nullptr) continue;
     if (const std::optional<ChildEnd> end = member.process->CheckEnd()) {
       ended.push_back({member.rank, member.process->pid(), *end});
-      ended.back().never_asked =
-          member.rank >= 0 && HasProgram(*plan_.config) && !HasJoined(member.rank);
+      ended.back().never_asked = !end->by_signal && end->value == 0 && member.rank >= 0 &&
+                                 HasProgram(*plan_.config) && !HasJoined(member.rank);
     }
   }
   return ended;

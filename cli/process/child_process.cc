@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "common/base/error.h"
@@ -82,11 +84,11 @@ void Place(const ExecPlan& plan) {
   ::_exit(127);
 }
 
-// Reaps a killed process, or with a negative number a process group. Gives up after a second: a
-// process in uninterruptible sleep ends when it wakes.
-void Reap(pid_t which) {
+// Reaps a killed process group. Gives up after a second: a process in uninterruptible sleep ends
+// when it wakes.
+void ReapGroup(pid_t group) {
   for (int i = 0; i < 1000; ++i) {
-    const pid_t ended = ::waitpid(which, nullptr, WNOHANG);
+    const pid_t ended = ::waitpid(-group, nullptr, WNOHANG);
     if (ended < 0 && errno != EINTR) return;  // no process is left
     if (ended == 0) ::usleep(1000);
   }
@@ -155,7 +157,8 @@ UniqueFd ChildProcess::OpenLog(const ChildOptions& options) {
   }
 }
 
-ChildProcess::ChildProcess(const ChildOptions& options) : mark_(options.mark) {
+ChildProcess::ChildProcess(const ChildOptions& options) {
+  static int marks = 0;
   const UniqueFd log = OpenLog(options);
   const std::string& source = options.input_path;
   UniqueFd input(options.input_fd >= 0
@@ -172,7 +175,14 @@ ChildProcess::ChildProcess(const ChildOptions& options) : mark_(options.mark) {
 
   std::vector<std::string> words = options.arguments;
   words.insert(words.begin(), options.program);
-  std::vector<std::string> variables = EnvironmentWith(options.environment);
+  std::vector<std::string> added = options.environment;
+  if (options.takes_all_along) {
+    // With the time, because another launcher's pid may be the same, in another container.
+    mark_ = fmt::format("MUSTER_CHILD={}-{}-{}", ::getpid(),
+                        std::chrono::system_clock::now().time_since_epoch().count(), ++marks);
+    added.push_back(mark_);
+  }
+  std::vector<std::string> variables = EnvironmentWith(added);
   const std::vector<char*> arguments = Pointers(words), environment = Pointers(variables);
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -231,7 +241,7 @@ std::optional<ChildEnd> ChildProcess::CheckEnd() {
   ::kill(-pid_, SIGKILL);  // kills the rest of its group
   ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
   running_ = false;
-  Reap(-pid_);
+  ReapGroup(pid_);
   KillStrays();
   return ChildEnd{
       .by_signal = info.si_code != CLD_EXITED, .value = info.si_status, .asked = asked_};
@@ -240,17 +250,19 @@ std::optional<ChildEnd> ChildProcess::CheckEnd() {
 // A process whose parent has ended is a child of this one, and so are its own children once it is
 // killed.
 void ChildProcess::KillStrays() const {
-  constexpr int kMostGenerations = 100;
-  bool found = !mark_.empty();
-  for (int i = 0; found && i < kMostGenerations; ++i) {
-    found = false;
+  if (mark_.empty()) return;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  std::set<pid_t> killed;
+  do {
     for (const pid_t child : Children()) {
-      if (!HasVariable(child, mark_)) continue;
-      found = true;
+      if (killed.contains(child) || !HasVariable(child, mark_)) continue;
       ::kill(child, SIGKILL);
-      Reap(child);
+      killed.insert(child);
     }
-  }
+    if (killed.empty()) return;
+    ::usleep(1000);
+    std::erase_if(killed, [](pid_t child) { return ::waitpid(child, nullptr, WNOHANG) != 0; });
+  } while (std::chrono::steady_clock::now() < deadline);  // else they end when they wake
 }
 
 bool ChildProcess::stopped() const {

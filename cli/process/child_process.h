@@ -35,9 +35,9 @@ struct ChildOptions {
   std::vector<std::string> environment = {};  // NAME=VALUE, added to or replacing this process's
   std::vector<int> cores = {};                // cores to run on; empty: those of this process
   int memory_node = -1;                       // the preferred NUMA node for memory; -1: any
-  // NAME=VALUE in its environment. When the child ends, its descendants outside its process group
-  // are found by it and killed. Empty: they live on.
-  std::string mark = {};
+  // When the child ends, its descendants outside its process group, too, are killed: those with the
+  // variable that it gets in its environment.
+  bool takes_all_along = false;
   // The signals that stop a session do not end it, unless it asks for them: it ends with its input.
   bool ignores_stops = false;
   // Append to the log. If the log cannot be opened, the child runs without one: a failing disk must
@@ -94,7 +94,7 @@ class ChildProcess {
   void KillStrays() const;
 
   std::string log_trouble_;
-  const std::string mark_;
+  std::string mark_;  // NAME=VALUE, of this child alone; empty: its strays live on
   pid_t pid_;
   bool running_ = true;
   bool asked_ = false;

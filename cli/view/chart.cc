@@ -91,7 +91,7 @@ Axis RoundAxis(double low, double high, int most, double margin) {
     }
   }
   const double room = margin * (high - low);
-  if (low != 0) low -= room;
+  if (low != 0) low = low > 0 ? std::max(0.0, low - room) : low - room;
   high += room;
   const double first = std::ceil(low / step - 1e-9), last = std::floor(high / step + 1e-9);
   // If the values are too far apart, or too large for their distance, steps between them cannot be

@@ -117,13 +117,14 @@ void CompareSettings(const std::vector<std::string>& conditions, std::vector<Run
       configs.erase(configs.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
-  std::set<std::string> differing;
+  std::set<std::string> written, differing;
   for (const RunConfig& config : configs) {
-    for (const auto& [path, ignored] : config.written) {
-      const auto first = ValueIn(configs[0].all, path);
-      const auto is_first = [&](const RunConfig& one) { return ValueIn(one.all, path) == first; };
-      if (IsCompared(path) && !std::ranges::all_of(configs, is_first)) differing.insert(path);
-    }
+    for (const auto& [path, ignored] : config.written) written.insert(path);
+  }
+  for (const std::string& path : written) {
+    const auto first = ValueIn(configs[0].all, path);
+    const auto is_first = [&](const RunConfig& one) { return ValueIn(one.all, path) == first; };
+    if (IsCompared(path) && !std::ranges::all_of(configs, is_first)) differing.insert(path);
   }
   const auto of_model = [](const std::string& path) { return path.starts_with("model."); };
   if (std::ranges::count_if(differing, of_model) > std::ptrdiff_t{kMostOfModel}) {

@@ -260,8 +260,10 @@ std::vector<std::string> ClassFolders(const std::string& folder) {
   try {
     for (const auto& entry : fs::directory_iterator(folder)) {
       const std::string name = entry.path().filename();
-      std::error_code ignored;  // a loop of links is no folder
-      if (!name.starts_with('.') && entry.is_directory(ignored)) names.push_back(name);
+      std::error_code error;
+      if (!name.starts_with('.') && entry.is_directory(error)) names.push_back(name);
+      if (!error || error == std::errc::too_many_symbolic_link_levels) continue;  // a loop is none
+      throw fs::filesystem_error("", entry.path(), error);
     }
   } catch (const fs::filesystem_error& error) {
     throw Error(ExitCode::kData, "{}: cannot be read: {}",

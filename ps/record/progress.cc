@@ -55,7 +55,7 @@ void Progress::Sums::PutLoss(events::Measured& measured) const {
   measured.clear_train_loss();
   measured.clear_train_accuracy();
   *measured.mutable_scalars() = MeansOf(scalars);
-  measured.set_loss_steps(steps);
+  measured.set_loss_steps(steps - skipped_steps);
   if (samples > 0 && samples == skipped_samples) return;
   const double n = static_cast<double>(std::max<int64_t>(samples - skipped_samples, 1));
   measured.set_train_loss(loss / n);

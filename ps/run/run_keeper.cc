@@ -64,12 +64,12 @@ void RunKeeper::MemberChanged(events::MemberChange::Kind kind, uint32_t rank,
   recorder.Record(event);
 }
 
-// All intervals have the same length, so all means are equally noisy. Who sets a length of very
-// many epochs wants no line for each.
+// All intervals have the same length, so all means are equally noisy. Who sets a length of many
+// epochs wants no line for each.
 int64_t RunKeeper::LogInterval() const {
-  constexpr int64_t kMostEpochs = 50;
+  constexpr int64_t kManyEpochs = 25;
   const int64_t wanted = config_.run().log_every_steps(), epoch = state_.plan.StepsPerEpoch();
-  return wanted / kMostEpochs <= epoch ? std::min(wanted, epoch) : wanted;
+  return wanted <= kManyEpochs * epoch ? std::min(wanted, epoch) : wanted;
 }
 
 void RunKeeper::StepEnded(std::chrono::steady_clock::time_point now) {

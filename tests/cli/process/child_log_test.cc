@@ -31,8 +31,8 @@ std::optional<ChildEnd> EndOf(ChildProcess& child) {
 }
 
 // The shells are in sessions of their own. The pipe ends when nobody has it any more.
-TEST(ChildProcess, DescendantsWithItsMarkEndWithIt) {
-  for (const bool marked : {true, false}) {
+TEST(ChildProcess, MayTakeAllItsDescendantsAlong) {
+  for (const bool all : {true, false}) {
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     const UniqueFd read_end(ends[0]);
@@ -42,14 +42,13 @@ TEST(ChildProcess, DescendantsWithItsMarkEndWithIt) {
                         .log_path = "",
                         .output_fd = write_end.get(),
                         .error_fd = write_end.get(),
-                        .environment = {"MUSTER_TEST_MARK=7"},
-                        .mark = marked ? "MUSTER_TEST_MARK=7" : "MUSTER_TEST_MARK=77"});
+                        .takes_all_along = all});
     write_end.Reset();
     char text[8];
     ASSERT_GT(::read(read_end.get(), text, sizeof text), 0);
     ASSERT_TRUE(EndOf(child));
     ::fcntl(read_end.get(), F_SETFL, O_NONBLOCK);
-    EXPECT_EQ(::read(read_end.get(), text, sizeof text), marked ? 0 : -1);
+    EXPECT_EQ(::read(read_end.get(), text, sizeof text), all ? 0 : -1);
   }
 }
 
