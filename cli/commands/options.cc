@@ -197,7 +197,7 @@ void ConfigOptions::AddInitialWeights(CLI::App& command) {
 }
 
 std::string ConfigOptions::path() const {
-  const std::string path = FindConfig(config, ProgramFolder());
+  std::string path = FindConfig(config, ProgramFolder());
   std::error_code ignored;
   const bool missing = fs::symlink_status(path, ignored).type() == fs::file_type::not_found;
   const std::string similar = path.empty() || !missing ? "" : SimilarConfig(path);

@@ -1,6 +1,9 @@
 // `muster plot`.
+#include <cmath>
+
 #include "cli/commands/options.h"
 #include "cli/view/plot_command.h"
+#include "common/base/error.h"
 
 namespace muster {
 namespace {
@@ -71,6 +74,7 @@ int DoPlot(const PlotOptions& options) {
   std::vector<std::string> dirs;
   for (const std::string& dir : options.dirs) dirs.push_back(RunNamed(dir));
   PlotLook look{.axis = axis, .title = options.title, .panels = options.panels};
+  if (std::isnan(options.inches)) throw Error(ExitCode::kUsage, "--width nan: expected inches");
   if (options.inches > 0) look.width = 96 * options.inches;
   return PlotRuns({.dirs = dirs,
                    .output = options.output,

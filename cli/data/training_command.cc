@@ -19,6 +19,7 @@ constexpr int64_t kUsualBatch = 64, kLeastBatch = 16, kUsualEpochs = 10;  // of 
 // data.class_weights under which all classes count alike.
 std::string ClassWeightsText(const std::vector<int64_t>& images, int64_t all) {
   std::vector<std::string> weights;
+  weights.reserve(images.size());
   for (const int64_t one : images) {
     weights.push_back(fmt::format(
         "{:.3g}", static_cast<double>(all) / static_cast<double>(std::ssize(images) * one)));

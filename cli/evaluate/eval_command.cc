@@ -196,7 +196,14 @@ void WritePage(const EvalArguments& arguments, const OpenedModel& model, const E
 int RunEval(const EvalArguments& arguments) {
   // Fail now rather than at the end if the file cannot be written.
   if (!arguments.csv.empty()) (void)AtomicFile(arguments.csv);
-  if (!arguments.html.empty()) (void)AtomicFile(arguments.html);
+  if (!arguments.html.empty()) {
+    const fs::path ending = fs::path(arguments.html).extension();
+    if (ending != ".html" && ending != ".htm") {
+      throw Error(ExitCode::kUsage, "--html {}: expected a name that ends in .html",
+                  arguments.html);
+    }
+    (void)AtomicFile(arguments.html);
+  }
   const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);
   config::Config config = LoadEvaluationConfig(arguments.source, model);
   const std::shared_ptr<JobGpus> cards = PlanCard(arguments, model, config);

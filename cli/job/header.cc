@@ -89,6 +89,24 @@ std::vector<std::string> NoEffectTexts(const config::Config& config) {
   return texts;
 }
 
+// What model.freeze leaves to learn, or "".
+std::string FrozenText(const config::Config& config, const Graph& graph) {
+  int64_t frozen = 0, all = 0, learning = 0;
+  for (const Layer& layer : graph.layers()) {
+    all += layer.has_variables();
+    frozen += layer.frozen;
+  }
+  if (frozen == 0) return "";
+  for (const Variable& variable : graph.variables()) {
+    const bool learns = variable.kind != Variable::Kind::kStatistic &&
+                        !graph.layers()[static_cast<size_t>(variable.layer)].frozen;
+    if (learns) learning += static_cast<int64_t>(variable.count);
+  }
+  return fmt::format("{} of {} layers{}; {} learn", FormatCount(frozen), FormatCount(all),
+                     config.run().initial_weights().empty() ? ", with random weights" : "",
+                     Plural(learning, "parameter"));
+}
+
 }  // namespace
 
 std::string LearningRateText(const config::Config& config) {
@@ -207,6 +225,7 @@ std::vector<std::string> HeaderLines(const std::string& config_path, const confi
   row("", options.data.remark);
   label = "weights";
   for (const std::string& text : options.initial_weights) row(std::exchange(label, ""), text);
+  row("frozen", FrozenText(config, graph));
   label = "no effect";
   for (const std::string& text : NoEffectTexts(config)) row(std::exchange(label, ""), text);
   row("memory", options.memory);

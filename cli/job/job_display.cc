@@ -215,12 +215,13 @@ void JobDisplay::TellTime(const events::Progress& progress) {
       shorter.emplace_back("--set worker.precision=BF16");
     }
   }
-  console_.PrintRow(
-      fmt::format("A step takes about {}{}, the rest of the run {}{}",
-                  step < kInSeconds ? FormatMilliseconds(1e3 * step) : FormatDuration(step),
-                  epoch > 0 ? fmt::format(", an epoch {}", FormatDuration(epoch)) : "",
-                  FormatDuration(progress_.eta_s()),
-                  shorter.empty() ? "" : "; shorter: " + Join(shorter, ", ")));
+  const auto text = [](double seconds) {
+    return seconds < kInSeconds ? FormatMilliseconds(1e3 * seconds) : FormatDuration(seconds);
+  };
+  console_.PrintRow(fmt::format("A step takes about {}{}, the rest of the run {}{}", text(step),
+                                epoch > 0 ? ", an epoch " + text(epoch) : "",
+                                text(progress_.eta_s()),
+                                shorter.empty() ? "" : "; shorter: " + Join(shorter, ", ")));
 }
 
 void JobDisplay::OnLog(const events::Log& log) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -346,6 +347,15 @@ std::vector<std::string> DescribeInitialWeights(const config::Run& run, const Gr
   const WeightsMatch match =
       LoadWeights(file, graph, {.skip_mismatched = run.skip_mismatched()}, weights.floats());
   RequireFinite(file.path(), graph, match, weights.floats(), "; training cannot remove them");
+  for (size_t v = 0; v < graph.variables().size(); ++v) {
+    const Layer& layer = graph.layers()[static_cast<size_t>(graph.variables()[v].layer)];
+    if (!layer.frozen || std::ranges::count(match.variables, static_cast<int>(v)) > 0) continue;
+    throw Error(
+        ExitCode::kUsage,
+        "model.freeze: layer \"{}\" would stay random, because {} has no {} that fits; leave "
+        "it out",
+        layer.name, file.path(), graph.variables()[v].name);
+  }
   const auto step = StepOf(file.header().metadata);
   std::vector<std::string> lines{fmt::format(
       "from {}{}: {} of {}", file.path(), step ? fmt::format(" (step {})", FormatCount(*step)) : "",

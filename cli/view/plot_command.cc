@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "cli/text/console.h"
@@ -67,7 +68,9 @@ void AddRuns(const std::string& dir, std::vector<RunRecord>& runs) {
 struct SeriesKey {
   std::string config;  // the same for runs that differ only in their seed
   uint64_t seed = 0;
-  auto operator<=>(const SeriesKey&) const = default;
+  bool operator<(const SeriesKey& other) const {
+    return std::tie(config, seed) < std::tie(other.config, other.seed);
+  }
 };
 
 // Empty if the run is incomplete, or its config cannot be read.

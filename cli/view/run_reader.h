@@ -46,6 +46,9 @@ enum class RunState {
   kKilled,       // the server is gone and did not record an end
   kDiskFull,     // the same, because the disk was full
 };
+inline constexpr RunState kRunStates[] = {
+    RunState::kNotBegun,    RunState::kRunning, RunState::kCompleted, RunState::kFailed,
+    RunState::kInterrupted, RunState::kKilled,  RunState::kDiskFull};
 const char* StateName(RunState state);
 // Whether the run's server, if it had one, ended without recording that.
 inline bool IsGone(RunState state) {

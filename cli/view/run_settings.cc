@@ -35,7 +35,11 @@ Settings SettingsIn(const config::Config& config) {
     const bool quoted = value.size() >= 2 && value.starts_with('"');
     const std::string text = quoted ? value.substr(1, value.size() - 2) : value;
     std::string& to = settings[is_list ? path.substr(0, path.rfind('[')) : path];
-    to = is_list && !to.empty() ? to + "," + text : text;
+    if (is_list && !to.empty()) {
+      to.append(",").append(text);
+    } else {
+      to = text;
+    }
   }
   return settings;
 }
@@ -109,6 +113,13 @@ void CompareSettings(const std::vector<std::string>& conditions, std::vector<Run
     const std::string name = condition.substr(0, equals);
     const std::string path = name == "state" ? name : PathOf(condition, name, paths);
     const std::string value = equals == std::string::npos ? "" : condition.substr(equals + 1);
+    const bool no_state = name == "state" && std::ranges::none_of(kRunStates, [&](RunState state) {
+                            return value == StateName(state);
+                          });
+    if (no_state) {
+      throw Error(ExitCode::kUsage,
+                  "--where {}: expected a state of `muster runs`, such as completed", condition);
+    }
     for (size_t i = runs.size(); i-- > 0;) {
       const std::string is =
           name == "state" ? StateName(runs[i].state) : ValueIn(configs[i].all, path).value_or("");

@@ -56,11 +56,14 @@ void ResolveJobSize(config::Config& config, int cores) {
   }
   const uint32_t workers = cluster.workers();
   if (fixed && workers > run.slices()) {
+    const bool too_small = !HasProgram(config) && run.global_batch() < workers;
     throw Error(ExitCode::kUsage,
                 "{} workers: expected at most {}, the slices of a batch{}, because workers do not "
-                "share slices; --slices {} changes their number, and the bits",
+                "share slices; {}",
                 workers, run.slices(),
-                HasProgram(config) ? "" : fmt::format(" of {}", run.global_batch()), workers);
+                HasProgram(config) ? "" : fmt::format(" of {}", run.global_batch()),
+                too_small ? "choose a larger batch"
+                          : fmt::format("--slices {} changes their number, and the bits", workers));
   }
   if (!run.has_slices()) {  // batch_per_worker
     const uint32_t slices = SlicesOfBatch(ResolveBatch(config).global_batch, cards);

@@ -35,7 +35,7 @@ class FullDisk : public SmallDisk {
   // Starts a run that outlasts the test.
   std::unique_ptr<Process> Begin(const std::vector<std::string>& more = {}) {
     std::vector<std::string> settings{"run.steps=1000000", "evaluation.every_epochs=0",
-                                      "run.log_every_steps=100"};
+                                      "run.log_every_steps=160"};  // of many epochs
     settings.insert(settings.end(), more.begin(), more.end());
     return std::make_unique<Process>(
         LaunchWords(Path("tiny.txtpb"), Path("data"), Path("small/run"), settings), Path("log"));

@@ -77,6 +77,8 @@ TEST_F(WeightFiles, WhatDoesNotFitStartsNothing) {
   EXPECT_THAT(Unwrapped(skipped.log),
               AllOf(HasSubstr("2 of 5 variables"), HasSubstr("skipped: hidden.weight"),
                     HasSubstr("skipped: out.bias")));
+  settings.push_back("model.freeze=hidden");  // it would stay random
+  EXPECT_EQ(Launch(settings).exit_code, Code(ExitCode::kUsage));
 }
 
 TEST_F(WeightFiles, WeightsThatAreNotFiniteAreRefused) {
