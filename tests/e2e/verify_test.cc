@@ -94,7 +94,7 @@ TEST_F(Verify, AResumedRunOnAnyNumberOfWorkers) {
   const Outcome last = Succeeded(Run("run", {"--last", "--set", "cluster.transport=TCP"}));
   EXPECT_THAT(last.log,
               MatchesRegex("steps [0-9]+ to 360: the same bits in 18 tensors on 3 workers "
-                           ".2 checkpoints.\n(steps 0 to 6 were not repeated: .*\n)?"));
+                           ".2 checkpoints.\n"));
   const auto json = nlohmann::json::parse(Succeeded(Run("run", {"--last", "--json"})).log);
   EXPECT_EQ(json["same"], true);
   EXPECT_EQ(json["to_step"], 360);
@@ -187,7 +187,7 @@ TEST_F(Verify, WhatCannotBeVerifiedIsRefused) {
   ASSERT_EQ(Start("run", {})->Wait(60), 0);
   EXPECT_THAT(Succeeded(Run("run")).log,
               MatchesRegex("steps [06] to 12: the same bits in 12 tensors on 2 workers "
-                           ".2 checkpoints.\n"));
+                           ".2 checkpoints.\n(steps 0 to 6 were not repeated: .*\n)?"));
   ExpectRefused({"verify", Path("run"), "--set", "run.seed=9"}, ExitCode::kUsage,
                 "run.seed was 1 and is now 9: a resumed run must keep this setting");
   ExpectRefused({"verify", Path("run"), "--set", "run.epochs=1"}, ExitCode::kUsage,
