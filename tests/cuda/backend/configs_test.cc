@@ -61,6 +61,8 @@ class ConfigOnCards : public CardJob {
                                    "--log-placement",
                                    "--set",
                                    "run.global_batch=2",
+                                   "--slices",
+                                   "2",
                                    "--set",
                                    "evaluation.every_epochs=0",
                                    "--set",
