@@ -197,7 +197,7 @@ int RunEval(const EvalArguments& arguments) {
   // Fail now rather than at the end if the file cannot be written.
   if (!arguments.csv.empty()) (void)AtomicFile(arguments.csv);
   if (!arguments.html.empty()) {
-    const fs::path ending = fs::path(arguments.html).extension();
+    const std::filesystem::path ending = std::filesystem::path(arguments.html).extension();
     if (ending != ".html" && ending != ".htm") {
       throw Error(ExitCode::kUsage, "--html {}: expected a name that ends in .html",
                   arguments.html);
