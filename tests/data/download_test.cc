@@ -319,6 +319,30 @@ TEST_F(Download, AnIncompleteSetIsRefused) {
   ExpectNoSet();
 }
 
+TEST(Weights, AreCheckedWithSha256AndGetTheNameOfTheirNetwork) {
+  constexpr const char* kSha256OfAbc =
+      "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+  const TempDir dir;
+  std::string sent = "abc";
+  const LocalServer server([&](const std::string&) { return LocalServer::Answer{Ok(sent)}; });
+  const PublishedWeights weights{"tiny",
+                                 {.url = server.Url("model.safetensors"),
+                                  .checksum = kSha256OfAbc,
+                                  .bytes = 3,
+                                  .name = "tiny.safetensors"}};
+  sent = "abd";
+  EXPECT_MUSTER_ERROR(DownloadWeights(dir.string(), weights), ExitCode::kData,
+                      AllOf(HasSubstr(kSha256OfAbc), HasSubstr("tiny.safetensors")));
+  EXPECT_FALSE(fs::exists(dir / "tiny.safetensors"));
+  sent = "abc";
+  DownloadWeights(dir.string(), weights);
+  EXPECT_EQ(ReadBytes(dir / "tiny.safetensors"), "abc");
+  for (const PublishedWeights& one : ImagenetWeights()) {
+    EXPECT_EQ(one.file.checksum.size(), 64u) << one.network;
+    EXPECT_EQ(one.file.name, one.network + std::string(".safetensors"));
+  }
+}
+
 // Files in MNIST's layout, compressed as published.
 class Mnist : public ::testing::Test {
  protected:

@@ -65,5 +65,30 @@ TEST_F(SlowWorkers, ThoseThatReturnAreNotLostAtIt) {
   EXPECT_EQ(job_.step(), 2);
 }
 
+// A first step may take long for all alike.
+TEST_F(SlowWorkers, InAFirstStepNobodyIsLateBeforeOneIsDone) {
+  const auto waits_after = [&](int passed_s) {
+    AdvanceRealTime(seconds(passed_s));
+    job_.run().CheckTime(HandRun::Now());
+    return job_.run().parts().keeper.watch.Status("training").waits();
+  };
+  EXPECT_EQ(waits_after(2), "");
+  const HandRun::Task task = job_.Train(0).at(0);
+  job_.Losses(0, task);
+  job_.PushAll(0, task);
+  EXPECT_EQ(waits_after(6), "");  // 8 s of five times 2
+  EXPECT_THAT(waits_after(4), HasSubstr("no loss from rank 1"));
+}
+
+TEST_F(SlowWorkers, AFirstStepOfAMinuteIsToldIfNobodyIsDone) {
+  AdvanceRealTime(seconds(55));
+  job_.run().CheckTime(HandRun::Now());
+  const RunWatch& watch = job_.run().parts().keeper.watch;
+  EXPECT_EQ(watch.Status("training").waits(), "");
+  AdvanceRealTime(seconds(6));
+  job_.run().CheckTime(HandRun::Now());
+  EXPECT_THAT(watch.Status("training").waits(), HasSubstr("no loss from rank 0"));
+}
+
 }  // namespace
 }  // namespace muster::testing

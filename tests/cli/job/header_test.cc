@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <gmock/gmock-matchers.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -137,6 +138,7 @@ TEST(HeaderTest, LinesFitATerminal) {
               Contains("  precision      BF16"));
   config.mutable_worker()->clear_precision();
   EXPECT_THAT(lines, Contains("  test set       also used to choose the best weights"));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("frozen"))));
   HeaderOptions split;
   split.data = {.train = 45'000, .test = 10'000, .validation = 5'000};
   EXPECT_THAT(
@@ -162,6 +164,29 @@ TEST(HeaderTest, LinesFitATerminal) {
     EXPECT_TRUE(line.size() <= 80 || line.find(path) != std::string::npos) << line;
     EXPECT_EQ(line.find_last_not_of(' '), line.size() - 1) << "'" << line << "'";
   }
+}
+
+TEST(HeaderTest, SaysWhatIsFrozen) {
+  config::Config config;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+      run { global_batch: 8 epochs: 1 slices: 1 }
+      cluster { workers: 1 }
+      data { format: SYNTHETIC }
+      model {
+        layer { name: "conv" conv2d { filters: 2 kernel: 1 } }
+        layer { name: "bn" batch_norm {} }
+        layer { name: "pool" global_avg_pool {} }
+        layer { name: "out" dense { units: 10 } }
+        layer { name: "loss" softmax_cross_entropy {} }
+        freeze: ["conv", "bn"]
+      })",
+                                                            &config));
+  const Graph graph = BuildGraph(config.model(), InputShape(config.data()));
+  EXPECT_THAT(HeaderLines("x", config, graph, "runs/x", {}),
+              Contains("  frozen         2 of 3 layers, with random weights; 30 parameters learn"));
+  config.mutable_run()->set_initial_weights("w");
+  EXPECT_THAT(HeaderLines("x", config, graph, "runs/x", {}),
+              Contains("  frozen         2 of 3 layers; 30 parameters learn"));
 }
 
 TEST(WrappedRowTest, GoesOnBelowTheLastCell) {

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 events::Progress Example() {
   events::Progress progress;
@@ -156,6 +157,41 @@ TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
                               "  c.................... 1.5  d.................... 1.5\n"),
                     HasSubstr("\nThe learning rate falls from 0.1 to 0.01: because\n")));
   std::filesystem::remove(pattern);
+}
+
+// As soon as two seconds of steps are measured, once, and of long runs with what shortens them.
+TEST(JobDisplayTest, ALongRunIsTimed) {
+  const auto shown = [](double eta_s) {
+    std::string pattern = std::filesystem::temp_directory_path() / "muster-display-XXXXXX";
+    const UniqueFd file(::mkstemp(pattern.data()));
+    {
+      Console console(file.get());
+      config::Config config;
+      config.mutable_run()->set_initial_weights("resnet18.safetensors");
+      const JobPlan plan{.dir = nullptr, .config = &config};
+      JobDisplay display(console, plan);
+      events::Event event;
+      event.mutable_started()->set_steps_per_epoch(10);
+      display.OnEvent(event);
+      for (int i = 0; i < 4; ++i) {
+        events::Progress& progress = *event.mutable_progress();
+        progress.mutable_measured()->set_step_ms(1500);
+        progress.mutable_measured()->set_timed_steps(1);
+        progress.set_eta_s(eta_s);
+        display.OnEvent(event);
+      }
+      console.Flush(1);
+    }
+    std::stringstream text;
+    text << std::ifstream(pattern).rdbuf();
+    std::filesystem::remove(pattern);
+    return text.str();
+  };
+  const std::string line = "\nA step takes about 1.5 s, an epoch 15 s, the rest of the run ";
+  EXPECT_THAT(shown(700), HasSubstr(line + "11 min 40 s; shorter: --freeze NAMES"));
+  EXPECT_EQ(shown(700).find("A step"), shown(700).rfind("A step"));
+  EXPECT_THAT(shown(120), HasSubstr(line + "2 min 00 s\n"));
+  EXPECT_THAT(shown(50), Not(HasSubstr("A step")));
 }
 
 TEST(ProgressLineTest, ScalarsAreDroppedFirst) {
