@@ -26,6 +26,11 @@ void LateWorkers::OnGradient(const StepOrder& order, double seconds) {
 
 void LateWorkers::OnReset() { ++resets_; }
 
+double LateWorkers::UsualStep() const {
+  constexpr double kFirstStep = 12;  // a fifth of what deserves a warning, see StallWatch
+  return progress_.MedianStep().value_or(first_part_s_.value_or(kFirstStep));
+}
+
 // If even the first worker takes longer than usual, this step takes longer for all.
 LateWorkers::Duration LateWorkers::After() const {
   double usual = std::max(progress_.MedianStep().value_or(0), first_part_s_.value_or(0));

@@ -33,8 +33,9 @@ class LateWorkers {
   // Called when a gradient for this order has arrived, `seconds` after the start of the step.
   void OnGradient(const StepOrder& order, double seconds);
 
-  // When the first worker had delivered its part of this step, if one has, in seconds.
-  std::optional<double> first_part_s() const { return first_part_s_; }
+  // How long the current step would usually take, in seconds. A first step may take long for all
+  // alike, so before one worker is done this is long.
+  double UsualStep() const;
   // How long a wait must last before a worker counts as slow.
   Duration After() const;
   // Returns the slow workers. The current step was ordered and has waited since `since`.
@@ -47,8 +48,8 @@ class LateWorkers {
   const RunWork& work_;
   const Roster& roster_;
   const Progress& progress_;
-  std::optional<double> first_part_s_;
-  int resets_ = 0;  // number of resets in this step
+  std::optional<double> first_part_s_;  // when the first worker had delivered its part of this step
+  int resets_ = 0;                      // number of resets in this step
 };
 
 }  // namespace muster

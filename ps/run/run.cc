@@ -84,13 +84,6 @@ void PutEpoch(RunParts& parts, int64_t next, int64_t last) {
   if (ends) progress.EndEpoch();
 }
 
-// How long the current step would usually take, in seconds. A first step may take long for all
-// workers alike: nobody is late before the first one is done.
-double UsualStep(const Progress& progress, const LateWorkers& late) {
-  constexpr double kFirstStep = 12;  // a fifth of what deserves a warning, see StallWatch
-  return progress.MedianStep().value_or(late.first_part_s().value_or(kFirstStep));
-}
-
 // The state of the run for its status and warnings.
 RunWatch::Moment MomentOf(const RunParts& parts, const Waits& waits, const LateWorkers& late,
                           Run::Time now) {
@@ -106,7 +99,7 @@ RunWatch::Moment MomentOf(const RunParts& parts, const Waits& waits, const LateW
     moment.evaluating->set_total(evaluator.current().blocks());
   } else if (state.phase == Phase::kTraining) {
     moment.waited = waits.seconds(now);
-    moment.usual = UsualStep(parts.keeper.progress, late);
+    moment.usual = late.UsualStep();
     moment.waits = [&waits, now] { return waits.StallText(now); };
   }
   if (state.phase != Phase::kGathering) {
