@@ -10,6 +10,7 @@
 
 #include "cli/data/show_command.h"
 #include "cli/text/units.h"
+#include "cli/view/chart.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/plan/metrics.h"
@@ -52,21 +53,8 @@ img { background: var(--panel) } b { color: var(--text) }
 </style>
 )";
 
-std::string Html(const std::string& text) {
-  std::string html;
-  for (const char c : ValidUtf8(text)) {
-    html += c == '&'                              ? "&amp;"
-            : c == '<'                            ? "&lt;"
-            : c == '>'                            ? "&gt;"
-            : c == '"'                            ? "&quot;"
-            : static_cast<unsigned char>(c) < ' ' ? " "
-                                                  : std::string(1, c);
-  }
-  return html;
-}
-
 std::string NameHtml(int64_t number, const EvaluationReport& report) {
-  return Html(ClassName(static_cast<size_t>(number), report.class_names));
+  return Markup(ClassName(static_cast<size_t>(number), report.class_names));
 }
 
 // "-" if `of` is 0.
@@ -241,8 +229,8 @@ std::string EvaluationHtml(const EvaluationPage& page) {
   const EvaluationReport& report = page.report;
   std::string html =
       fmt::format("{0}<title>{1}</title></head><body>\n<h1>{1}</h1>\n<p>{2}; {3} in {4}</p>\n{5}",
-                  kHead, Html(report.model), Html(report.described),
-                  Plural(report.images, report.set + " " + report.sample), Html(report.data),
+                  kHead, Markup(report.model), Markup(report.described),
+                  Plural(report.images, report.set + " " + report.sample), Markup(report.data),
                   ScoresHtml(report));
   if (report.confusion) {
     html += ClassesHtml(*report.confusion, report) + MatrixHtml(*report.confusion, report) +
@@ -257,7 +245,7 @@ std::string EvaluationHtml(const EvaluationPage& page) {
   return html + fmt::format(
                     "<h2>This page again</h2>\n<pre>{}</pre>\n<p>weights hash {}, muster "
                     "{}</p>\n</body></html>\n",
-                    Html(page.command), Html(page.weights_hash), kVersion);
+                    Markup(page.command), Markup(page.weights_hash), kVersion);
 }
 
 }  // namespace muster

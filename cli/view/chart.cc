@@ -7,22 +7,21 @@
 #include <cmath>
 #include <optional>
 
+#include "common/base/text.h"
+
 namespace muster {
-namespace {
-
-// A run directory may have any name, but XML allows no control characters.
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    escaped += c == '&'   ? "&amp;"
-               : c == '<' ? "&lt;"
-               : c == '>' ? "&gt;"
-                          : std::string(1, static_cast<unsigned char>(c) < 0x20 ? ' ' : c);
+std::string Markup(const std::string& text) {
+  std::string markup;
+  for (const char c : ValidUtf8(text)) {
+    markup += c == '&'                              ? "&amp;"
+              : c == '<'                            ? "&lt;"
+              : c == '>'                            ? "&gt;"
+              : c == '"'                            ? "&quot;"
+              : static_cast<unsigned char>(c) < ' ' ? " "
+                                                    : std::string(1, c);
   }
-  return escaped;
+  return markup;
 }
-
-}  // namespace
 
 bool CanBeShown(const Point& point) {
   constexpr double kMost = 1e30;
@@ -63,7 +62,7 @@ void Svg::AddText(Point at, const std::string& text, const TextStyle& style) {
       "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:g}\" fill=\"{}\" "
       "{}text-anchor=\"{}\">{}</text>\n",
       at.x, at.y, style.size, style.color, style.bold ? "font-weight=\"bold\" " : "",
-      kAnchors[static_cast<size_t>(style.anchor)], Escaped(text));
+      kAnchors[static_cast<size_t>(style.anchor)], Markup(text));
 }
 
 void Svg::AddImage(Point corner, Point size, const std::string& url) {

@@ -6,6 +6,9 @@
 
 namespace muster {
 
+// Any text, such as the name of a directory, within XML or HTML, or the value of an attribute.
+std::string Markup(const std::string& text);
+
 struct Point {
   double x = 0, y = 0;
 };
