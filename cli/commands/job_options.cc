@@ -1,5 +1,7 @@
 #include "cli/commands/job_options.h"
 
+#include "common/base/error.h"
+
 namespace muster {
 
 void JobOptions::Add(CLI::App& command, bool needs_config) {
@@ -48,6 +50,11 @@ void JobOptions::Add(CLI::App& command, bool needs_config) {
 }
 
 LaunchArguments JobOptions::arguments() const {
+  for (const Setting& setting : config.settings()) {
+    if (setting.path != "run.dir" || setting.value != kLatest) continue;
+    throw Error(ExitCode::kUsage, "{}: this name means the newest run; choose another",
+                setting.origin);
+  }
   return {.config_path = config.path(),
           .settings = config.settings(),
           .server_program = Sibling("muster-server"),

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "common/base/error.h"
+#include "tests/base/paths.h"
 #include "tests/e2e/real_job.h"
 
 namespace muster::testing {
@@ -59,6 +60,11 @@ TEST_F(Mistakes, OtherKindsOfFilesAreNamed) {
   EXPECT_THAT(directory.log, HasSubstr("The weights of this run are in " + Weights()));
   EXPECT_THAT(Muster({"launch", Weights()}).log, HasSubstr("is not a text file"));
   EXPECT_THAT(Muster({"launch", Path("run0")}).log, HasSubstr("--resume " + Path("run0").string()));
+}
+
+TEST_F(Mistakes, ARunMayNotTakeTheNameOfTheNewest) {
+  ExpectRefused({"launch", ConfigPath("smoke.txtpb"), "--run-dir", "latest"}, ExitCode::kUsage,
+                "the newest run");
 }
 
 TEST_F(Mistakes, ALinkIsReplacedAndNotWhatItPointsTo) {
