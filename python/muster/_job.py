@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import zlib
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NoReturn, Optional, Tuple
 
 import numpy as np
 
@@ -346,9 +346,7 @@ class Job(Kind):
             self._end_update()  # the others wait for these weights
         may_compute = self._has_weights()
         if self._shared.is_left and not may_compute:
-            print("muster: the run ended before this process had caught up")
-            self._is_over = True
-            raise SystemExit(0)
+            self._ended_before()
         key = f"{self.seed} {self._shared.position} {name}".encode()
 
         def compute() -> Any:
@@ -358,6 +356,12 @@ class Job(Kind):
         result = self._shared.once(name, compute, may_compute)
         seed_all(zlib.crc32(key + b" after"))  # other processes have not called the function
         return result
+
+    def _ended_before(self) -> NoReturn:
+        """The run has ended, and this process, which joined late, cannot learn what it has missed."""
+        print("muster: the run ended before this process had caught up", file=sys.__stdout__, flush=True)  # not quiet
+        self._is_over = True
+        raise SystemExit(0)
 
     def _evaluate_on(self, kind: int, dataset: Any, function: Callable[..., Any]) -> None:
         if self._client.joined:

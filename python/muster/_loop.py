@@ -178,7 +178,7 @@ class Loop:
         self.is_open = True
         job._moved()
         self._seed("begin")
-        self._quiet.set(self._is_missed(), f", up to step {self.job._holds}")
+        self._quiet.set(self._is_missed(), f", up to step {job._end_step if job._holds is None else job._holds}")
         return self._epoch
 
     def _is_missed(self) -> bool:
@@ -287,7 +287,9 @@ class Loop:
     def _ask_calls(self) -> List[int]:
         """For steps that this process missed. Those of step 0 told it before their first gradient."""
         job = self.job
-        step = job._pending.step if job._pending is not None else job._end_step or 0
+        if job._end_step is not None:
+            job._ended_before()
+        step = job._pending.step if job._pending is not None else 0
         kind, value = job._client.ask("calls of schedulers", step, False)
         if kind != _client.VALUE:
             raise UsageError("the run does not say how often a step calls schedulers: it was begun by another "

@@ -90,6 +90,26 @@ def count(name):
     raise AssertionError(name)
 
 
+def wait_for(name):
+    while not (pathlib.Path(os.environ["MUSTER_TEST_RUN"]).parent / f"{name}-0").exists():
+        time.sleep(0.01)
+
+
+def join_late(job):
+    """The second process of rank 1 joins while rank 0 computes the last slice of all, and begins after the end."""
+    if job.rank == 1 and count("begins") > 0:
+        wait_for("last")
+        join = job._join
+
+        def join_and_wait(loader):
+            steps = join(loader)
+            count("joined")
+            wait_for("over")
+            return steps
+
+        job._join = join_and_wait
+
+
 class Test:
     def __init__(self, model, x, y):
         self.model, self.x, self.y = model, x, y
@@ -141,6 +161,8 @@ def main():
     given = [wrapped, optimizer, make_loader(x, y), per_step, plateau, DataLoader(TensorDataset(x, y), batch_size=10)]
     if MODE == "two_models":
         given[1] = Model()
+    if MODE == "late":
+        join_late(job)
     wrapped, optimizer, loader, per_step, plateau, test_loader = job.prepare(*given)
     assert test_loader is given[-1]
     test = Test(model, x.to(job.device), y.to(job.device))
@@ -207,6 +229,11 @@ def main():
                 average.update_parameters(model)
             if MODE == "nested":
                 next(iter(loader))
+            if MODE == "late" and job.rank == 1 and epoch == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if MODE == "late" and epoch == EPOCHS - 1 and loader.step == 2 and count("slices") == 3:
+                count("last")
+                wait_for("joined")
             time.sleep(0.1 if MODE == "slow" else 0)
         if MODE == "no_batches":
             continue
@@ -252,6 +279,8 @@ def main():
     if job.rank == 0:
         saved = torch.load("last.pt", weights_only=True)
         print("saved", float(sum(one.double().sum() for one in saved["model"].values())))
+    if MODE == "late":
+        count("over")
     print("values", json.dumps(values))
     print("seen", list(dict.fromkeys(seen)), "steps", len(loader))  # the first slice comes twice
 

@@ -104,6 +104,11 @@ class Bits(unittest.TestCase):
         tests = {epoch: len(list(outcome.run.parent.glob(f"test{epoch}-*"))) for epoch in range(5)}
         self.assertEqual(tests, {0: 1, 1: 2, 2: 1, 3: 1, 4: 1})
 
+    def test_a_process_joins_just_before_the_end(self):
+        outcome = start("late", 2).end()
+        self.same(run("plain"), outcome)
+        self.assertIn("had caught up", (outcome.run / "worker-1.log").read_text())
+
     def test_stop(self):
         stopped = run("stops", 2)
         self.assertEqual(stopped.metrics[-1]["step"], 9)
