@@ -177,24 +177,25 @@ std::string ContactSheet(const Dataset& set, const config::Config& config, int64
   return svg.Finish();
 }
 
-std::vector<std::string> Thumbnails(const config::Config& config, bool validation_set,
-                                    const std::vector<int64_t>& samples) {
+std::vector<Thumbnail> Thumbnails(const config::Config& config, bool validation_set,
+                                  const std::vector<int64_t>& samples) {
   const auto open = validation_set ? OpenDatasets : OpenEvaluatedSet;
   const Datasets sets = open(config.data(), config.run().seed());
   const Dataset& set = validation_set ? *sets.validation : EvaluatedSetOf(sets);
   const std::unique_ptr<SampleLoader> loader = set.MakeLoader(config.data());
   const std::unique_ptr<LoaderScratch> scratch = loader->MakeScratch();
-  std::vector<std::string> urls;
-  urls.reserve(samples.size());
+  std::vector<Thumbnail> thumbnails;
+  thumbnails.reserve(samples.size());
   for (const int64_t sample : samples) {
     Shape shape = ShownShape(loader->shape());
     Values image(static_cast<size_t>(shape.elements()));
     loader->Evaluate(sample, *scratch, image.data());
     Denormalize(config.data(), shape.channels, image);
     Shrink(image, shape);
-    urls.push_back(DataUrl("image/png", PngOf(image, shape, TonesOf({image}))));
+    thumbnails.push_back(
+        {DataUrl("image/png", PngOf(image, shape, TonesOf({image}))), set.FileOf(sample)});
   }
-  return urls;
+  return thumbnails;
 }
 
 int RunShow(const ShowArguments& arguments) {

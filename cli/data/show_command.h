@@ -30,8 +30,12 @@ std::string ContactSheet(const Dataset& set, const config::Config& config, int64
 // "data:image/png;base64,…": a file within the text of another one. `type` is its media type.
 std::string DataUrl(const std::string& type, const std::string& bytes);
 
-// Returns small pictures of samples of the evaluated set, as URLs that contain them.
-std::vector<std::string> Thumbnails(const config::Config& config, bool validation_set,
-                                    const std::vector<int64_t>& samples);
+struct Thumbnail {
+  std::string url;   // contains the picture
+  std::string file;  // a photo's path relative to data.dir, or ""
+};
+// Returns small pictures of samples of the evaluated set.
+std::vector<Thumbnail> Thumbnails(const config::Config& config, bool validation_set,
+                                  const std::vector<int64_t>& samples);
 
 }  // namespace muster

@@ -187,7 +187,7 @@ void WritePage(const EvalArguments& arguments, const OpenedModel& model, const E
                       .weights_hash = WeightsHash(model, job.graph),
                       .mistakes = std::move(mistakes),
                       .pictures = draws ? Thumbnails(job.config, arguments.validation_set, samples)
-                                        : std::vector<std::string>(),
+                                        : std::vector<Thumbnail>(),
                       .curves = CurvesOf(model)}));
 }
 

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "cli/data/show_command.h"
 #include "cli/text/units.h"
 #include "cli/view/chart.h"
 #include "common/base/text.h"
@@ -198,15 +197,16 @@ std::string MistakesHtml(const EvaluationPage& page) {
   std::string figures;
   std::vector<HtmlCells> rows;
   for (const SureMistake& one : page.mistakes) {
-    const std::string sample = fmt::format("sample {}", one.sample);
-    const HtmlCells& cells = rows.emplace_back(
-        HtmlCells{NameHtml(one.label, page.report), NameHtml(one.predicted, page.report),
-                  FormatPercent(one.probability, 1), sample});
+    const Thumbnail picture = page.pictures.empty() ? Thumbnail() : page.pictures.at(rows.size());
+    const HtmlCells& cells = rows.emplace_back(HtmlCells{
+        NameHtml(one.label, page.report), NameHtml(one.predicted, page.report),
+        FormatPercent(one.probability, 1),
+        picture.file.empty() ? fmt::format("sample {}", one.sample) : Markup(picture.file)});
     if (page.pictures.empty()) continue;
     figures += fmt::format(
         "<figure><img alt=\"{3}\" src=\"{4}\"><figcaption><b>{0}</b> taken for <b>{1}</b>, {2}"
         "<br>{3}</figcaption></figure>\n",
-        cells[0], cells[1], cells[2], cells[3], page.pictures[rows.size() - 1]);
+        cells[0], cells[1], cells[2], cells[3], picture.url);
   }
   return "<h2>Most confident mistakes</h2>\n" +
          (figures.empty() ? TableHtml({"label", "taken for", "probability", ""}, 2, rows)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/data/show_command.h"
 #include "cli/evaluate/eval_text.h"
 #include "common/graph/probabilities.h"
 
@@ -21,9 +22,9 @@ struct EvaluationPage {
   const EvaluationReport& report;
   std::string command;       // makes this page again
   std::string weights_hash;  // of the weights
-  // The network was surest of these. `pictures` are their images as URLs, or empty.
+  // The network was surest of these. `pictures` are their images, or empty.
   std::vector<SureMistake> mistakes;
-  std::vector<std::string> pictures;
+  std::vector<Thumbnail> pictures;
   std::string curves;  // of the run, as SVG; or ""
 };
 

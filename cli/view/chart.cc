@@ -46,7 +46,10 @@ void Svg::AddLine(const std::vector<Point>& points, const Stroke& stroke) {
 }
 
 void Svg::AddArea(const std::vector<Point>& points, const std::string& color) {
-  text_ += fmt::format("<polygon fill=\"{}\" fill-opacity=\"0.2\" points=\"", color);
+  text_ += fmt::format(
+      "<polygon fill=\"{0}\" fill-opacity=\"0.2\" stroke=\"{0}\" stroke-opacity=\"0.2\" "
+      "stroke-width=\"3\" points=\"",
+      color);
   for (const Point& point : points) text_ += fmt::format("{:.1f},{:.1f} ", point.x, point.y);
   text_ += "\"/>\n";
 }

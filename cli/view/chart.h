@@ -40,7 +40,8 @@ class Svg {
 
   // Connects the points in order.
   void AddLine(const std::vector<Point>& points, const Stroke& stroke);
-  // Fills the polygon between the points, lightly.
+  // Fills the polygon between the points, lightly, and draws its edge, so that one point on the x
+  // axis shows, too.
   void AddArea(const std::vector<Point>& points, const std::string& color);
   void AddDot(Point center, double radius, const std::string& color);
   // `at` is on the baseline.

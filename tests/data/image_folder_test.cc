@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -103,6 +104,9 @@ TEST_F(ImageFolderTest, ReadsAFolderForEachClass) {
   EXPECT_THAT(sets.remark, HasSubstr("1 file"));
   EXPECT_EQ(EvaluatedSetOf(OpenEvaluatedSet(data, 1)).Fingerprint(),
             sets.validation->Fingerprint());
+  std::vector<uint8_t> buffer;  // each photo has the color of its name
+  EXPECT_THAT(sets.validation->FileOf(0),
+              EndsWith("/" + std::to_string(sets.validation->Planes(0, buffer)[0]) + ".png"));
 }
 
 TEST_F(ImageFolderTest, ClassesMayHaveAnOrderOfTheirOwn) {
@@ -240,6 +244,7 @@ TEST_F(ImageFolderTest, ThereMayBeTwoFoldersForEvaluations) {
   EXPECT_EQ(SizeOf(sets.validation), 2);
   EXPECT_EQ(SizeOf(sets.test), 3);
   EXPECT_EQ(EvaluatedSetOf(OpenEvaluatedSet(Data(), 1)).size(), 3);
+  EXPECT_EQ(sets.test->FileOf(1), "test/dog/1.png");
   config::Data data = Data();
   data.set_validation_fraction(0.5);
   EXPECT_THAT(OpenDatasets(data, 1).remark, HasSubstr("has no effect because of"));

@@ -118,9 +118,9 @@ TEST(ThumbnailsTest, ShowTheMeansOfSquares) {
   const auto loader = sets.test->MakeLoader(config.data());
   std::vector<float> image(120 * 301);
   loader->Evaluate(3, *loader->MakeScratch(), image.data());
-  const std::vector<std::string> urls = Thumbnails(config, false, {1, 3});
-  ASSERT_EQ(urls.size(), 2u);
-  const std::vector<uint8_t> small = ImagesIn(urls[1] + "\"").at(0);
+  const std::vector<Thumbnail> pictures = Thumbnails(config, false, {1, 3});
+  ASSERT_EQ(pictures.size(), 2u);
+  const std::vector<uint8_t> small = ImagesIn(pictures[1].url + "\"").at(0);
   ASSERT_EQ(small.size(), size_t{3 * 40 * 100});
   for (size_t y = 0; y < 40; ++y) {
     for (size_t x = 0; x < 100; ++x) {

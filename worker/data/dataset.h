@@ -22,6 +22,8 @@ class Dataset {
   virtual Shape shape() const = 0;  // the shape of Planes
   virtual int64_t classes() const = 0;
   virtual int32_t Label(int64_t index) const = 0;
+  // The path of a sample's file relative to data.dir, or "" if several samples share a file.
+  virtual std::string FileOf(int64_t /*index*/) const { return ""; }
   // Pixels in the layout [channel][row][column] (planes), in the dataset's own memory or in
   // `buffer`, which is enlarged as needed. Valid until `buffer` is used again.
   virtual std::span<const uint8_t> Planes(int64_t index, std::vector<uint8_t>& buffer) const = 0;

@@ -69,6 +69,11 @@ PhotoListing List(const std::string& folder, const config::Data& data, Exclusion
   return listing;
 }
 
+// The photo's path relative to `dir`. `folder` is in it.
+std::string NameIn(const std::string& dir, const std::string& folder, const Photo& photo) {
+  return (std::filesystem::path(folder).lexically_relative(dir) / photo.path).lexically_normal();
+}
+
 class ImageFolder final : public Dataset {
  public:
   ImageFolder(std::string folder, std::vector<Photo> photos, const config::Data& data,
@@ -81,6 +86,9 @@ class ImageFolder final : public Dataset {
   int32_t Label(int64_t index) const override {
     MUSTER_CHECK(0 <= index && index < size());
     return files_.photos[static_cast<size_t>(index)].label;
+  }
+  std::string FileOf(int64_t index) const override {
+    return NameIn(data_.dir(), files_.folder, files_.photos[static_cast<size_t>(index)]);
   }
   std::span<const uint8_t> Planes(int64_t index, std::vector<uint8_t>& buffer) const override {
     return PhotoLoader(files_, data_).Planes(index, buffer);
@@ -150,12 +158,10 @@ std::string RemarkOn(size_t others, const Exclusions& exclusions) {
 std::vector<Photo> TakeHeldBack(const std::string& folder, const config::Data& data, uint64_t seed,
                                 std::vector<Photo>& photos) {
   const double fraction = data.validation_fraction();
-  const std::filesystem::path in_dir = std::filesystem::path(folder).lexically_relative(data.dir());
   std::vector<bool> is_trained(static_cast<size_t>(data.class_names_size()));
   std::vector<Photo> training, held_back;
   for (Photo& photo : photos) {
-    const std::string name = (in_dir / photo.path).lexically_normal();
-    const bool held = IsHeldBack(name, fraction, seed);
+    const bool held = IsHeldBack(NameIn(data.dir(), folder, photo), fraction, seed);
     if (!held) is_trained[static_cast<size_t>(photo.label)] = true;
     (held ? held_back : training).push_back(std::move(photo));
   }

@@ -44,6 +44,7 @@ class Selection final : public Dataset {
   Shape shape() const override { return all_->shape(); }
   int64_t classes() const override { return all_->classes(); }
   int32_t Label(int64_t index) const override { return all_->Label(Of(index)); }
+  std::string FileOf(int64_t index) const override { return all_->FileOf(Of(index)); }
   std::span<const uint8_t> Planes(int64_t index, std::vector<uint8_t>& buffer) const override {
     return all_->Planes(Of(index), buffer);
   }

@@ -50,12 +50,14 @@ TEST(EvalPage, HostileNamesAreOnlyText) {
                       .command = "muster eval '<script>'\xff",
                       .weights_hash = "<script>",
                       .mistakes = {{7, 0, 1, 0.9}, {8, 2, 0, 0.8}},
-                      .pictures = {"data:image/png;base64,AAAA", "data:image/png;base64,BBBB"},
+                      .pictures = {{"data:image/png;base64,AAAA", ""},
+                                   {"data:image/png;base64,BBBB", "val/a&b/\"><script>.jpg"}},
                       .curves = "<svg><script>\xff</script></svg>"});
   EXPECT_EQ(Utf8Prefix(page), page.size());
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("<img src=x")),
                           Not(HasSubstr("\x01")), HasSubstr("&lt;script&gt;alert(1)"),
-                          HasSubstr("runs/&lt;a&gt;"), HasSubstr("a&amp;b")));
+                          HasSubstr("runs/&lt;a&gt;"), HasSubstr("a&amp;b"), HasSubstr("sample 7"),
+                          Not(HasSubstr("sample 8")), HasSubstr("val/a&amp;b/&quot;")));
   EXPECT_THAT(page, Not(HasSubstr("http")));  // neither links nor files of other places
   EXPECT_EQ(Count(page, "<img "), 3u);        // two mistakes and the curves
 }
