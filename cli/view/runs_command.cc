@@ -17,6 +17,7 @@ namespace muster {
 namespace {
 
 constexpr const char* kUnknown = "-";
+constexpr size_t kMostDiffering = 6;  // runs that differ in more settings are not comparable
 
 std::string Known(const auto& value, const auto& text) { return value ? text(*value) : kUnknown; }
 
@@ -70,8 +71,8 @@ std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width
                                          {"workers", true, 11},
                                          {"began", false, 9},
                                          {"weights hash", false, 5}};
-  const bool differ =
-      std::ranges::any_of(runs, [](const auto& run) { return !run.differs.empty(); });
+  const size_t settings = runs.empty() ? 0 : runs.front().differs.size();
+  const bool differ = settings > 0 && settings <= kMostDiffering;
   if (differ) columns.push_back({"differs", false, 3});
   // Run, state and accuracy are always shown; of the rest, at most half is for "differs".
   size_t shown = 0;
@@ -86,7 +87,10 @@ std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width
     if (differ) cells.push_back(Differing(run, room));
     table.AddRow(std::move(cells));
   }
-  return table.Lines(width);
+  std::vector<std::string> lines = table.Lines(width);
+  if (settings > kMostDiffering)
+    lines.push_back(fmt::format("They differ in {} settings: --json has all.", settings));
+  return lines;
 }
 
 std::string RunsJson(const std::vector<RunRecord>& runs) {

@@ -120,6 +120,15 @@ TEST_F(RunSettingsTest, ShowsWhatDiffersByTheShortestClearNames) {
   EXPECT_THAT(RunsTable(Listed({"base=0.1"}), 1000)[0], Not(HasSubstr("differs")));
 }
 
+TEST_F(RunSettingsTest, RunsOfManyKindsKeepTheirColumns) {
+  Add("a", {});
+  Add("b", {"run.seed=2", "learning_rate.base=1", "optimizer.momentum=0.5", "run.epochs=2",
+            "run.global_batch=16", "data.synthetic.height=9", "model.layer[hidden].dense.units=7"});
+  const std::vector<std::string> lines = RunsTable(Listed({}), 79);
+  EXPECT_THAT(lines.front(), AllOf(HasSubstr("samples/s"), Not(HasSubstr("differs"))));
+  EXPECT_THAT(lines.back(), HasSubstr("7 settings"));
+}
+
 TEST_F(RunSettingsTest, ConditionsChooseRuns) {
   Add("a", {});
   Add("b", {"learning_rate.base=0.2"});
