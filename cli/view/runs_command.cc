@@ -89,7 +89,7 @@ std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width
   }
   std::vector<std::string> lines = table.Lines(width);
   if (settings > kMostDiffering)
-    lines.push_back(fmt::format("They differ in {} settings: --json has all.", settings));
+    lines.push_back(fmt::format("These runs differ in {} settings: --json shows them.", settings));
   return lines;
 }
 
