@@ -93,7 +93,9 @@ bool Evaluation::Add(uint32_t rank, const wire::EvaluatedBlock& block, Time now)
                .scalars = *scalars});
   if (added != EvaluationSums::Added::kNew) return false;
   --owed_[rank];
-  longest_gap_ = std::max(longest_gap_, now - last_progress_);
+  // A short last block says nothing about the time of the others.
+  if (block.samples() == sums_.SamplesOf(0).size())
+    longest_gap_ = std::max(longest_gap_, now - last_progress_);
   last_progress_ = now;
   return true;
 }

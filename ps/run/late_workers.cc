@@ -47,7 +47,7 @@ std::vector<uint32_t> LateWorkers::Find(Time now, Time since) const {
   if (work_.evaluator.Evaluates(state_.step)) {
     const Evaluation& evaluation = work_.evaluator.current();
     const Time last = std::max(evaluation.last_progress(), evaluation.last_given());
-    if (evaluation.done() == 0 || now - last <= After()) return {};
+    if (evaluation.longest_gap() == Duration::zero() || now - last <= After()) return {};
     late = evaluation.OwingRanks();
     std::erase_if(idle, [&](uint32_t rank) { return evaluation.Owes(rank); });
   } else {

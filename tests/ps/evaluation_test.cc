@@ -64,6 +64,16 @@ TEST(EvaluationTest, BlocksOfALostRankAreGivenToAnother) {
   EXPECT_FALSE(evaluation.Owes(0));
 }
 
+// It would make those slow who compute whole ones.
+TEST(EvaluationTest, AShortBlockTellsNoTime) {
+  Evaluation evaluation(7, wire::TEST, 9, 4, {0, 1, 2}, 10, false, kNow);
+  ASSERT_THAT(evaluation.AssignedTo(2), ::testing::ElementsAre(2));
+  EXPECT_TRUE(evaluation.Add(2, Block(2, 1, 1, 1, 1), kNow + std::chrono::seconds(1)));
+  EXPECT_EQ(evaluation.longest_gap(), Evaluation::Time::duration::zero());
+  EXPECT_TRUE(evaluation.Add(0, Block(0, 4, 1, 1, 2), kNow + std::chrono::seconds(4)));
+  EXPECT_EQ(evaluation.longest_gap(), std::chrono::seconds(3));
+}
+
 // Value outputs have no accuracy, so the lowest loss is the best. A program's loss may be negative.
 TEST(EvaluationTest, OfValuesTheLossDecides) {
   Progress progress(/*has_values=*/true);
