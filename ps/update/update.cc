@@ -82,9 +82,9 @@ class Destination {
 // not fit the wire type.
 uint32_t UpdateAverage(const ChunkUpdate& update, const Segment& segment, const float* next_weights,
                        float* next_average, size_t at, size_t count) {
-  // A running statistic is already an average.
-  const bool statistic = segment.kind == Segment::Kind::kStatistic;
-  const double decay = statistic ? 0 : update.rule.ema_decay;
+  // A running statistic is already an average. The average of what never changes would change by
+  // rounding.
+  const double decay = segment.kind == Segment::Kind::kTrained ? update.rule.ema_decay : 0;
   update.rule.kernels->average(next_weights, update.average.data() + at, next_average, count,
                                static_cast<float>(decay), static_cast<float>(1 - decay));
   if (update.evaluated_average.empty()) return 0;

@@ -124,7 +124,7 @@ void Updater::Update(std::span<const float> gradient, double learning_rate) {
     const bool decoupled = TraitsOf(settings_).decay_type == Optimizer::DECOUPLED;
     const float decay = DecayOf(variable), coupled = decoupled ? 0 : decay;
     const float beside = decoupled ? Single(rate * decay) : 0;
-    const double kept = statistic ? 0 : settings_.ema_decay();
+    const double kept = statistic || !IsTrained(variable) ? 0 : settings_.ema_decay();
     for (size_t i = variable.offset; i < variable.offset + variable.count; ++i) {
       float& w = weights_[i];
       if (statistic) {

@@ -126,6 +126,15 @@ TEST(Update, AverageHasItsClosedForm) {
   }
 }
 
+// d w + (1 - d) w is not exactly w.
+TEST(Update, TheAverageOfFrozenWeightsIsThem) {
+  UpdateRun run(ParseOptimizer("type: SGD ema_decay: 0.9999"), std::vector<float>(64, 0.3f),
+                {{.begin = 0, .end = 64, .kind = Segment::Kind::kFrozen}});
+  for (int n = 1; n <= 20; ++n) ASSERT_TRUE(run.Step(n, 1, std::vector<float>(64, 1.0f)));
+  EXPECT_EQ(run.weights, std::vector<float>(64, 0.3f));
+  EXPECT_EQ(run.average, run.weights);
+}
+
 // The update uses the sum of the tree's parts, added from left to right.
 TEST(Update, OfSeveralPartsIsThatOfTheirTreeSum) {
   constexpr size_t kSize = 1200;
