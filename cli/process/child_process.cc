@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -105,12 +106,20 @@ std::vector<pid_t> Children() {
   return children;
 }
 
-bool HasVariable(pid_t process, const std::string& variable) {
+// Null while the process ends or replaces its program.
+std::optional<bool> HasVariable(pid_t process, const std::string& variable) {
   std::ifstream file(fmt::format("/proc/{}/environ", process));
-  for (std::string one; std::getline(file, one, '\0');) {
+  bool any = false;
+  for (std::string one; std::getline(file, one, '\0'); any = true) {
     if (one == variable) return true;
   }
-  return false;
+  return any ? std::optional(false) : std::nullopt;
+}
+
+bool HasEnded(pid_t child) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid != 0;
 }
 
 }  // namespace
@@ -253,13 +262,19 @@ void ChildProcess::KillStrays() const {
   if (mark_.empty()) return;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   std::set<pid_t> killed;
+  int quiet = 0;  // in a row; children of one that ends during the first are seen in the second
   do {
+    bool unknown = false;  // what it is, or whether its children come
     for (const pid_t child : Children()) {
-      if (killed.contains(child) || !HasVariable(child, mark_)) continue;
+      if (killed.contains(child)) continue;
+      const std::optional<bool> is_stray = HasVariable(child, mark_);
+      unknown |= !is_stray && !HasEnded(child);
+      if (!is_stray.value_or(false)) continue;
       ::kill(child, SIGKILL);
       killed.insert(child);
     }
-    if (killed.empty()) return;
+    quiet = killed.empty() && !unknown ? quiet + 1 : 0;
+    if (quiet == 2) return;
     ::usleep(1000);
     std::erase_if(killed, [](pid_t child) { return ::waitpid(child, nullptr, WNOHANG) != 0; });
   } while (std::chrono::steady_clock::now() < deadline);  // else they end when they wake
