@@ -26,6 +26,11 @@ EvaluationSums::Added EvaluationSums::Add(int64_t block, const EvaluatedSamples&
       result.metrics.size() > kMetricCount) {
     return Added::kUnexpected;
   }
+  for (size_t m = 0; m < result.metrics.size(); ++m) {
+    const double sum = result.metrics[m];
+    if (kMetrics[m].is_share && !(sum >= 0 && sum <= static_cast<double>(result.samples)))
+      return Added::kUnexpected;
+  }
   if (Has(block)) return Added::kHere;
   if (matrix_ && (std::ssize(result.labels) != result.samples ||
                   !matrix_->Add(result.labels, result.predicted))) {

@@ -91,6 +91,7 @@ TEST(Png, OrientationIsFoundBeforeAndAfterThePixels) {
     EXPECT_EQ(with("iTXt", "XML:com.adobe.xmp\0\1\0\0\0"s + xmp, from_end), 1);
     EXPECT_EQ(with("tEXt", "XML:com.adobe.xmp\0"s + xmp, from_end), 1);
   }
+  EXPECT_EQ(with("eXIf", tiff, 0), 1) << "after IEND";
 }
 
 TEST(Png, DamageIsRefused) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 
 #include "common/plan/metrics.h"
 
@@ -38,6 +39,9 @@ TEST(EvaluationSumsTest, ABlockThatCannotBeIsRefused) {
   EXPECT_EQ(sums.Add(1, {.samples = 2, .correct = -1}), Added::kUnexpected);
   EXPECT_EQ(sums.Add(1, {.samples = 2, .metrics = std::array<double, kMetricCount + 1>()}),
             Added::kUnexpected);
+  for (const double top5 : {-1.0, 3.0, double{NAN}}) {
+    EXPECT_EQ(sums.Add(1, {.samples = 2, .metrics = std::array{top5}}), Added::kUnexpected);
+  }
   EXPECT_EQ(sums.Add(1, {.samples = 2, .correct = 1}), Added::kNew);
   EXPECT_EQ(sums.Add(1, {.samples = 2}), Added::kHere);
   EXPECT_EQ(sums.done(), 1);

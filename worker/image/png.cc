@@ -62,6 +62,7 @@ int OrientationIn(std::span<const uint8_t> bytes) {
         uint32_t{chunk[0]} << 24 | uint32_t{chunk[1]} << 16 | uint32_t{chunk[2]} << 8 | chunk[3];
     if (length > bytes.size() - at - kFrame) break;
     const std::string_view type(reinterpret_cast<const char*>(chunk) + 4, 4);
+    if (type == "IEND") break;
     const std::string_view text(type.data() + type.size(), length);
     if (type == "eXIf") exif = {chunk + 8, length};
     if (type == "iTXt" && text.starts_with(kXmp)) xmp = text.substr(kXmp.size());
