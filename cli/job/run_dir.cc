@@ -85,6 +85,19 @@ void RefuseInsideRun(const std::string& path) {
   }
 }
 
+// A folder of data or of other runs, which would be confused with the run.
+void RefuseFolders(const std::string& path) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
+    const std::string name = entry.path().filename();
+    if (!entry.is_directory(ignored) || name == "checkpoints" || name.starts_with("attempt-"))
+      continue;
+    throw Error(ExitCode::kUsage,
+                "the run directory {} has other folders, such as {}; choose another with --run-dir",
+                path, Shown(name));
+  }
+}
+
 void RefuseUsed(const std::string& path) {
   const bool metrics = HasMetrics(path);
   // A run that was killed before its first line has neither metrics nor checkpoints.
@@ -132,6 +145,7 @@ RunDir RunDir::CreateNew(const std::string& parent, const std::string& name, std
 RunDir RunDir::Make(const std::string& asked, const std::string& config_path) {
   if (asked.empty()) return CreateNew("runs", RunName(config_path), std::time(nullptr));
   RefuseInsideRun(asked);
+  RefuseFolders(asked);
   return Open(asked);
 }
 
@@ -156,6 +170,7 @@ RunDir RunDir::Resume(const std::string& path) {
 
 void RunDir::CheckUnused(const std::string& path) {
   RefuseInsideRun(path);
+  RefuseFolders(path);
   RefuseUsed(path);
 }
 

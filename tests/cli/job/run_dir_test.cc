@@ -1,5 +1,6 @@
 #include "cli/job/run_dir.h"
 
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,10 +14,13 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "tests/data/expect_error.h"
 #include "tests/data/temp_dir.h"
 
 namespace muster {
 namespace {
+
+using ::testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
@@ -79,6 +83,13 @@ TEST_F(RunDirTest, AnotherRunsCheckpointsAreRefused) {
             std::string::npos);
   fs::create_directories(root_ + "/none/checkpoints");
   RunDir::CheckUnused(root_ + "/none");
+}
+
+TEST_F(RunDirTest, AFolderOfPhotosOrRunsIsRefused) {
+  fs::create_directories(root_ + "/photos/cat");
+  EXPECT_MUSTER_ERROR(RunDir::Make(root_ + "/photos", ""), ExitCode::kUsage, HasSubstr("cat"));
+  EXPECT_MUSTER_ERROR(RunDir::CheckUnused(root_ + "/photos"), ExitCode::kUsage, HasSubstr("cat"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_ + "/photos"), {}), 1);
 }
 
 // Its run_id would stop the other run from writing checkpoints.
