@@ -203,11 +203,12 @@ void JobDisplay::TellTime(const events::Progress& progress) {
   measured_ms_ += m.step_ms() * static_cast<double>(m.timed_steps());
   if (measured_ms_ < kMeasured_ms) return;
   const double step = 1e-3 * measured_ms_ / static_cast<double>(std::exchange(measured_steps_, -1));
-  if (progress_.eta_s() < kShort) return;
+  const double rest = step * static_cast<double>(progress_.total_steps() - progress_.at().step());
+  if (rest < kShort) return;
   const double epoch = step * static_cast<double>(steps_per_epoch_);
   const config::Config& config = *plan_.config;
   std::vector<std::string> shorter;
-  if (progress_.eta_s() >= kLong && !on_gpus_ && !HasProgram(config)) {
+  if (rest >= kLong && !on_gpus_ && !HasProgram(config)) {
     if (!config.run().initial_weights().empty() && config.model().freeze_size() == 0) {
       shorter.emplace_back("--freeze NAMES (layers that need not learn)");
     }
@@ -218,10 +219,10 @@ void JobDisplay::TellTime(const events::Progress& progress) {
   const auto text = [](double seconds) {
     return seconds < kInSeconds ? FormatMilliseconds(1e3 * seconds) : FormatDuration(seconds);
   };
-  console_.PrintRow(fmt::format("A step takes about {}{}, the rest of the run {}{}", text(step),
-                                epoch > 0 ? ", an epoch " + text(epoch) : "",
-                                text(progress_.eta_s()),
-                                shorter.empty() ? "" : "; shorter: " + Join(shorter, ", ")));
+  console_.PrintRow(
+      fmt::format("A step takes about {}{}, the rest of the run {} without evaluations{}",
+                  text(step), epoch > 0 ? ", an epoch " + text(epoch) : "", text(rest),
+                  shorter.empty() ? "" : "; shorter: " + Join(shorter, ", ")));
 }
 
 void JobDisplay::OnLog(const events::Log& log) {

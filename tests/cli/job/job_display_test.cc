@@ -161,7 +161,7 @@ TEST(JobDisplayTest, ALogLineBeforeAnyProgressHasTheTotals) {
 
 // As soon as two seconds of steps are measured, once, and of long runs with what shortens them.
 TEST(JobDisplayTest, ALongRunIsTimed) {
-  const auto shown = [](double eta_s) {
+  const auto shown = [](int64_t steps) {
     std::string pattern = std::filesystem::temp_directory_path() / "muster-display-XXXXXX";
     const UniqueFd file(::mkstemp(pattern.data()));
     {
@@ -177,7 +177,9 @@ TEST(JobDisplayTest, ALongRunIsTimed) {
         events::Progress& progress = *event.mutable_progress();
         progress.mutable_measured()->set_step_ms(1500);
         progress.mutable_measured()->set_timed_steps(1);
-        progress.set_eta_s(eta_s);
+        progress.set_eta_s(1);
+        progress.set_total_steps(100 + steps);
+        progress.mutable_at()->set_step(100);
         display.OnEvent(event);
       }
       console.Flush(1);
@@ -188,10 +190,10 @@ TEST(JobDisplayTest, ALongRunIsTimed) {
     return text.str();
   };
   const std::string line = "\nA step takes about 1.5 s, an epoch 15 s, the rest of the run ";
-  EXPECT_THAT(shown(700), HasSubstr(line + "11 min 40 s; shorter: --freeze NAMES"));
-  EXPECT_EQ(shown(700).find("A step"), shown(700).rfind("A step"));
-  EXPECT_THAT(shown(120), HasSubstr(line + "2 min 00 s\n"));
-  EXPECT_THAT(shown(50), Not(HasSubstr("A step")));
+  EXPECT_THAT(shown(480), HasSubstr(line + "12 min 00 s without evaluations; shorter: --freeze"));
+  EXPECT_EQ(shown(480).find("A step"), shown(480).rfind("A step"));
+  EXPECT_THAT(shown(80), HasSubstr(line + "2 min 00 s without evaluations\n"));
+  EXPECT_THAT(shown(39), Not(HasSubstr("A step")));
 }
 
 TEST(ProgressLineTest, ScalarsAreDroppedFirst) {
