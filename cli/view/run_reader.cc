@@ -54,17 +54,22 @@ std::string TextIn(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// "2026-01-31 12:00", or "" if the time has no such text.
+std::string LocalMinute(std::time_t time) {
+  std::tm local{};
+  if (::localtime_r(&time, &local) == nullptr) return "";
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &local);
+  return text.data();
+}
+
 // Takes when a run began: the UTC time, such as "2026-01-31T12:00:05.123Z", less `elapsed_s`.
 void TakeBegin(const std::string& utc, double elapsed_s, RunRecord& run) {
   constexpr double kMostSeconds = 1e10;
-  std::tm time{}, local{};
+  std::tm time{};
   if (::strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return;
   if (!(std::abs(elapsed_s) < kMostSeconds)) return;
-  const std::time_t began = ::timegm(&time) - static_cast<std::time_t>(elapsed_s);
-  if (::localtime_r(&began, &local) == nullptr) return;
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &local);
-  run.began = text.data();
+  run.began = LocalMinute(::timegm(&time) - static_cast<std::time_t>(elapsed_s));
   double fraction = 0;  // of a second
   (void)std::sscanf(utc.c_str(), "%*[^.]%lf", &fraction);
   run.order = static_cast<double>(::timegm(&time)) + fraction - elapsed_s;
@@ -254,18 +259,6 @@ void TakeStatus(const events::Status& status, RunRecord& run) {
   }
 }
 
-// The local time of the first line of the server's log, for a run without a first step.
-std::string LogBegan(const std::string& dir) {
-  constexpr size_t kMinutes = 16;  // "2026-01-31 12:00"
-  std::ifstream log = ReadPlainFile(dir + "/server.log");
-  std::string line;
-  std::tm time{};
-  std::getline(log, line);
-  line.resize(std::min(line.size(), kMinutes));
-  const char* const end = ::strptime(line.c_str(), "%Y-%m-%d %H:%M", &time);
-  return end != nullptr && line.size() == kMinutes && *end == '\0' ? line : "";
-}
-
 void Find(const fs::path& dir, int levels, std::vector<std::string>& found) {
   if (IsRunDir(dir)) found.push_back(dir);
   if (levels == 0) return;
@@ -324,18 +317,21 @@ RunRecord ReadRun(const std::string& dir) {
 
 std::optional<RunRecord> ReadRunIfThere(const std::string& dir) {
   if (!IsRunDir(dir)) return std::nullopt;
-  RunRecord run{.dir = dir, .name = fs::path(dir).lexically_normal().filename()};
-  if (run.name.empty()) run.name = fs::path(dir).lexically_normal().parent_path().filename();
+  const fs::path path = fs::absolute(dir + "/").lexically_normal();
+  RunRecord run{.dir = dir, .name = path.parent_path().filename()};
   ReadMetrics(dir, run);
   struct stat config {};
   if (run.began.empty() && ::stat((dir + "/config.txtpb").c_str(), &config) == 0) {
+    if (run.rows.empty()) run.began = LocalMinute(config.st_mtim.tv_sec);
     run.order = static_cast<double>(config.st_mtim.tv_sec) + 1e-9 * config.st_mtim.tv_nsec;
   }
   const std::optional<events::Status> status = ReadStatus(dir);
   run.state = StateOf(run, status);
-  if (IsGone(run.state) && DiskWasFull(dir)) run.state = RunState::kDiskFull;
+  std::error_code ignored;
+  const bool lost_weights =
+      run.state == RunState::kCompleted && !fs::exists(fs::path(dir) / kModelFiles[0], ignored);
+  if ((IsGone(run.state) || lost_weights) && DiskWasFull(dir)) run.state = RunState::kDiskFull;
   if (status) TakeStatus(*status, run);
-  if (run.began.empty()) run.began = LogBegan(dir);
   return run;
 }
 

@@ -96,6 +96,10 @@ struct RunRecord {
     const bool tested = latest.test.accuracy && (!validates() || state == RunState::kCompleted);
     return tested ? latest.test.accuracy : latest.validation.accuracy;
   }
+  std::optional<double> loss() const {  // of the same set
+    const bool tested = latest.test.loss && (!validates() || state == RunState::kCompleted);
+    return tested ? latest.test.loss : latest.validation.loss;
+  }
   // The evaluation with the best accuracy (regression: the lowest loss), or null.
   const MetricsRow* best() const;
 };

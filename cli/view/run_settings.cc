@@ -1,6 +1,7 @@
 #include "cli/view/run_settings.h"
 
 #include <fmt/core.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <charconv>
@@ -52,7 +53,7 @@ RunConfig ReadSettings(const RunRecord& run) {
   const std::string path = run.dir + "/config.txtpb";
   try {
     return {SettingsIn(ParseConfigText(ReadFileIfThere(path), path)), SettingsIn(WrittenIn(path))};
-  } catch (const Error&) {  // of another version
+  } catch (const Error&) {  // of another version, or damaged: not compared
     return {};
   }
 }
@@ -72,7 +73,8 @@ bool SameValue(const std::string& a, const std::string& b) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     return error == std::errc() && end == text.data() + text.size();
   };
-  return a == b || (is_number(a, x) && is_number(b, y) && x == y);
+  // The names of values, such as ADAM, may be written in lower case, as in --set.
+  return strcasecmp(a.c_str(), b.c_str()) == 0 || (is_number(a, x) && is_number(b, y) && x == y);
 }
 
 std::optional<std::string> ValueIn(const Settings& settings, const std::string& path) {
@@ -102,6 +104,7 @@ std::string PathOf(const std::string& condition, const std::string& name,
 }  // namespace
 
 void CompareSettings(const std::vector<std::string>& conditions, std::vector<RunRecord>& runs) {
+  if (runs.empty()) return;
   std::vector<RunConfig> configs;
   std::set<std::string> paths;
   for (const RunRecord& run : runs) {
@@ -133,15 +136,19 @@ void CompareSettings(const std::vector<std::string>& conditions, std::vector<Run
     for (const auto& [path, ignored] : config.written) written.insert(path);
   }
   for (const std::string& path : written) {
-    const auto first = ValueIn(configs[0].all, path);
-    const auto is_first = [&](const RunConfig& one) { return ValueIn(one.all, path) == first; };
-    if (IsCompared(path) && !std::ranges::all_of(configs, is_first)) differing.insert(path);
+    std::set<std::optional<std::string>> values;
+    for (const RunConfig& config : configs) {
+      if (!config.all.empty()) values.insert(ValueIn(config.all, path));
+    }
+    if (IsCompared(path) && values.size() > 1) differing.insert(path);
   }
   const auto of_model = [](const std::string& path) { return path.starts_with("model."); };
   if (std::ranges::count_if(differing, of_model) > std::ptrdiff_t{kMostOfModel}) {
     std::erase_if(differing, of_model);
     differing.insert("model");
-    for (RunConfig& config : configs) config.all["model"] = NetworkText(config.all);
+    for (RunConfig& config : configs) {
+      if (!config.all.empty()) config.all["model"] = NetworkText(config.all);
+    }
   }
   for (const std::string& path : differing) {
     const std::string last = path.substr(path.rfind('.') + 1);

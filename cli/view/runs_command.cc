@@ -48,7 +48,7 @@ std::vector<std::string> CellsOf(const RunRecord& run) {
           State(run),
           Known(run.accuracy(), share),
           Known(run.choosing(run.latest).best_accuracy, share),
-          Known(run.latest.train_loss, [](double loss) { return fmt::format("{:.3f}", loss); }),
+          Known(run.loss(), [](double loss) { return fmt::format("{:.3f}", loss); }),
           Steps(run),
           Known(run.latest.elapsed_s, [](double seconds) { return FormatDuration(seconds); }),
           Known(run.latest.images_per_second, [](double rate) { return FormatRate(rate); }),
@@ -141,7 +141,7 @@ constexpr RunOrder kOrders[] = {
     {"began", [](const RunRecord&) { return std::optional<double>(); }},  // as they are
     {"accuracy", [](const RunRecord& run) { return Negative(run.accuracy()); }},
     {"best", [](const RunRecord& run) { return Negative(run.choosing(run.latest).best_accuracy); }},
-    {"loss", [](const RunRecord& run) { return run.latest.train_loss; }},
+    {"loss", [](const RunRecord& run) { return run.loss(); }},
     {"time", [](const RunRecord& run) { return run.latest.elapsed_s; }},
     {"samples/s", [](const RunRecord& run) { return Negative(run.latest.images_per_second); }}};
 

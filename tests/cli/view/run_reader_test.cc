@@ -112,6 +112,8 @@ TEST_F(RunReaderTest, AFullDiskMayHaveTakenTheEnd) {
   EXPECT_EQ(ReadRun(Dir() + "/d").state, RunState::kNotBegun);
   EXPECT_EQ(ReadRun(MakeRun("e", {FinalText(3, "completed")})).state, RunState::kCompleted);
   Write("e/server.log", full);
+  EXPECT_EQ(ReadRun(Dir() + "/e").state, RunState::kDiskFull);
+  Write("e/model.safetensors", "");
   EXPECT_EQ(ReadRun(Dir() + "/e").state, RunState::kCompleted);
 }
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock-matchers.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/view/run_settings.h"
@@ -14,7 +16,9 @@ namespace muster::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Each;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::Not;
@@ -120,6 +124,14 @@ TEST_F(RunSettingsTest, ShowsWhatDiffersByTheShortestClearNames) {
   EXPECT_THAT(RunsTable(Listed({"base=0.1"}), 1000)[0], Not(HasSubstr("differs")));
 }
 
+TEST_F(RunSettingsTest, ADamagedConfigIsNotCompared) {
+  Add("a", {});
+  Add("b", {"learning_rate.base=0.2"});
+  Add("c", {});
+  Write("c/config.txtpb", "{");
+  EXPECT_THAT(RunsTable(Listed({}), 1000)[3], EndsWith("  base=0.2"));
+}
+
 TEST_F(RunSettingsTest, RunsOfManyKindsKeepTheirColumns) {
   Add("a", {});
   Add("b", {"run.seed=2", "learning_rate.base=1", "optimizer.momentum=0.5", "run.epochs=2",
@@ -140,6 +152,7 @@ TEST_F(RunSettingsTest, ConditionsChooseRuns) {
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(names({"learning_rate.base=2e-1"}), Names{"b"});
+  EXPECT_EQ(names({"optimizer.type=sgd"}), (Names{"a", "b"}));
   EXPECT_EQ(names({"base=0.1", "state=killed"}), Names{"a"});
   EXPECT_EQ(names({"state=completed"}), Names{"c"});
   EXPECT_EQ(names({"base=0.3"}), Names{});
@@ -147,13 +160,13 @@ TEST_F(RunSettingsTest, ConditionsChooseRuns) {
     EXPECT_THROW((void)names({condition}), Error) << condition;
 }
 
-TEST_F(RunsTableTest, ARunWithoutAStepBeganWithItsLog) {
+TEST_F(RunsTableTest, ARunWithoutAStepBeganWithItsConfig) {
   MakeRun("new", {});
-  Write("new/server.log", "2026-01-31 11:59:03.951 server info: listening on x\n");
-  MakeRun("no-log", {});
-  Write("no-log/server.log", "2026-01\n");
-  EXPECT_EQ(ReadRun(Dir() + "/no-log").began, "");
-  EXPECT_EQ(ReadRun(Dir() + "/new").began, "2026-01-31 11:59");
+  Write("new/config.txtpb", "");
+  std::filesystem::last_write_time(Dir() + "/new/config.txtpb",
+                                   std::chrono::file_clock::from_sys(std::chrono::sys_seconds()));
+  EXPECT_THAT(ReadRun(Dir() + "/new").began,
+              AnyOf(HasSubstr("1970-01-01"), HasSubstr("1969-12-31")));
 }
 
 TEST_F(RunsTableTest, TheBestComeFirstAndTheUnknownLast) {
