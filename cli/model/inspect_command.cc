@@ -124,10 +124,12 @@ std::vector<std::string> InspectLines(config::Config config, int width) {
     lines.push_back(fmt::format("  {:<16} {}", label, text));
   };
   row("batch", BatchText(config));
-  row("work per step", "about " +
-                           FormatFlops(3 * graph.forward_flops() *
-                                       static_cast<double>(ResolveBatch(config).global_batch)) +
-                           " (forward, and twice as much backward)");
+  row("work per step",
+      "about " +
+          FormatFlops(3 * graph.forward_flops() *
+                      static_cast<double>(ResolveBatch(config).global_batch)) +
+          (config.model().freeze_size() == 0 ? " (forward, and twice as much backward)"
+                                             : " (forward, and at most twice as much backward)"));
   row("traffic per step",
       fmt::format("{} pushed and {} pulled by each worker, in {}", FormatBytes(bytes),
                   FormatBytes(bytes), Plural(static_cast<int64_t>(chunks.size()), "chunk")));

@@ -87,6 +87,10 @@ LoadedConfig Load(const std::string& path, const std::vector<Setting>& settings,
   }
   if (config.data().has_dir()) ExpandHome(*config.mutable_data()->mutable_dir());
   if (config.run().has_dir()) ExpandHome(*config.mutable_run()->mutable_dir());
+  if (config.run().has_initial_weights())
+    ExpandHome(*config.mutable_run()->mutable_initial_weights());
+  if (config.data().image_folder().has_exclude())
+    ExpandHome(*config.mutable_data()->mutable_image_folder()->mutable_exclude());
   if (config.has_data()) ResolveFromFiles(*config.mutable_data());
   FillInUnits(config);
   CheckConfig(config, errors);

@@ -121,7 +121,7 @@ std::string HintFor(const SafetensorsReader& file, const TorchTensors& torch, co
     return ": it is part of a checkpoint; `muster export` converts the checkpoint's folder to a "
            "file of weights";
   }
-  if (!found.fits.empty()) return " (--skip-mismatched loads the variables that fit)";
+  if (!found.fits.empty()) return " (launch --skip-mismatched loads the variables that fit)";
   const std::string prefix = CommonPrefix(file.header());
   const bool fits_without = std::ranges::any_of(torch.tensors(), [&](const TorchTensor& tensor) {
     return file.header().Find(prefix + tensor.name()) != nullptr;
