@@ -49,7 +49,8 @@ void DescribePlot(CLI::App& command, PlotOptions& options) {
           "What to draw: loss, accuracy, learning_rate, samples_per_second, or scalars of a "
           "program of your own; default: the first three")
       ->type_name("NAME,...")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   AddOption(command, "--title", options.title, "TEXT", "A title above the legend");
   command
       .add_option("--label", options.labels,

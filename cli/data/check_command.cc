@@ -52,7 +52,7 @@ std::string Verdict(const PhotoReport& report) {
   const PhotoGrade grade = report.grade();
   if (grade == PhotoGrade::kWrong) return "Training would stop.";
   return fmt::format("Training would work{}{}.",
-                     report.needs_fraction ? " with data.validation_fraction=0.1" : "",
+                     report.needs_fraction ? " with data.validation_fraction" : "",
                      grade == PhotoGrade::kSuspicious ? ", but its results would mislead" : "");
 }
 
@@ -157,18 +157,6 @@ std::string PhotoReportJson(const PhotoReport& report) {
 constexpr std::string_view kListHeader =
     "# Images that training leaves out (data.image_folder.exclude), by muster data check.";
 
-// Only an earlier list may be overwritten.
-void RequireList(const std::string& path) {
-  std::string first;
-  std::ifstream file = ReadPlainFile(path);
-  if (!file || (std::getline(file, first) && first == kListHeader)) return;
-  throw Error(
-      ExitCode::kUsage,
-      "--write-exclusions {}: this file exists and was not written by `muster data check`; choose "
-      "another",
-      path);
-}
-
 std::string ExclusionsText(const PhotoReport& report) {
   std::set<std::string> paths = report.left_out_before;
   for (const PhotoIssue& issue : report.issues) {
@@ -191,7 +179,7 @@ std::string ExclusionsText(const PhotoReport& report) {
 int RunCheck(const CheckArguments& arguments) {
   std::optional<AtomicFile> list;  // created first, so that no work is lost if that fails
   if (!arguments.write_exclusions.empty()) {
-    RequireList(arguments.write_exclusions);
+    RequireReplaceable("--write-exclusions", arguments.write_exclusions, kListHeader);
     list.emplace(arguments.write_exclusions);
   }
   PhotoReport report;
@@ -218,7 +206,13 @@ int RunCheck(const CheckArguments& arguments) {
     list->Commit();
     const std::string& path = arguments.write_exclusions;
     const auto images = std::ranges::count(text, '\n') - 1;  // without the header
-    const std::string line = fmt::format("Wrote {}, {}", path, Plural(images, "image"));
+    const bool mislabelled = std::ranges::any_of(report.issues, [](const PhotoIssue& issue) {
+      return std::string_view(kPhotoIssues[issue.kind].name) == "duplicates_between_classes";
+    });
+    const std::string line = fmt::format(
+        "Wrote {}, {}{}", path, Plural(images, "image"),
+        mislabelled ? "; of copies in several classes it keeps one, so check which class is right"
+                    : "");
     if (arguments.json) {  // standard output is for programs
       PrintError(line + "\n");
     } else {

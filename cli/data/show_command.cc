@@ -205,6 +205,7 @@ int RunShow(const ShowArguments& arguments) {
                 arguments.output);
   }
   config::Config config = LoadConfig(arguments.config_path, arguments.settings);
+  RequireReplaceable("--output", arguments.output, kSvgBeginning);
   (void)AtomicFile(arguments.output);  // fails early if the file cannot be written
   PrintResult(MeasureNormalization(config));
   const Datasets sets = OpenDatasets(config.data(), config.run().seed());

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -146,11 +147,17 @@ EvaluationReport ReportOf(const EvalArguments& arguments, const OpenedModel& mod
   return report;
 }
 
-std::string CommandLine() {
+// The command of this process, with the run that `latest` is now.
+std::string CommandLine(const std::string& run) {
   std::ifstream file("/proc/self/cmdline");
   std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(ShellWord(word));
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
   words.at(0) = "muster";
+  if (std::ranges::find(words, run) == words.end()) {
+    std::erase(words, "latest");
+    words.insert(std::next(std::ranges::find(words, "eval")), run);
+  }
+  for (std::string& word : words) word = ShellWord(word);
   return Join(words, " ");
 }
 
@@ -183,7 +190,7 @@ void WritePage(const EvalArguments& arguments, const OpenedModel& model, const E
   WriteFileAtomically(
       arguments.html,
       EvaluationHtml({.report = report,
-                      .command = CommandLine(),
+                      .command = CommandLine(arguments.source.from),
                       .weights_hash = WeightsHash(model, job.graph),
                       .mistakes = std::move(mistakes),
                       .pictures = draws ? Thumbnails(job.config, arguments.validation_set, samples)
@@ -195,13 +202,17 @@ void WritePage(const EvalArguments& arguments, const OpenedModel& model, const E
 
 int RunEval(const EvalArguments& arguments) {
   // Fail now rather than at the end if the file cannot be written.
-  if (!arguments.csv.empty()) (void)AtomicFile(arguments.csv);
+  if (!arguments.csv.empty()) {
+    RequireReplaceable("--confusion-csv", arguments.csv, kCsvBeginning);
+    (void)AtomicFile(arguments.csv);
+  }
   if (!arguments.html.empty()) {
     const std::filesystem::path ending = std::filesystem::path(arguments.html).extension();
     if (ending != ".html" && ending != ".htm") {
       throw Error(ExitCode::kUsage, "--html {}: expected a name that ends in .html",
                   arguments.html);
     }
+    RequireReplaceable("--html", arguments.html, kHtmlBeginning);
     (void)AtomicFile(arguments.html);
   }
   const OpenedModel model = OpenModel(arguments.source.from, arguments.source.choice);

@@ -22,8 +22,8 @@ constexpr size_t kMostInMatrix = 128;   // above, there is no matrix
 constexpr size_t kMostOpenRows = 20;    // rows of classes and of confusions
 
 // Shades are half transparent, so that they fit a light and a dark background.
-constexpr const char* kHead = R"(<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+constexpr const char* kHead =
+    R"(<head><meta charset="utf-8"><meta name="color-scheme" content="light dark">
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>
 :root { --back: #fff; --text: #1d1d1f; --soft: #62626a; --line: #d9d9de; --panel: #f4f4f6 }
 @media (prefers-color-scheme: dark) {
@@ -227,11 +227,11 @@ Interval WilsonInterval(int64_t part, int64_t of) {
 
 std::string EvaluationHtml(const EvaluationPage& page) {
   const EvaluationReport& report = page.report;
-  std::string html =
-      fmt::format("{0}<title>{1}</title></head><body>\n<h1>{1}</h1>\n<p>{2}; {3} in {4}</p>\n{5}",
-                  kHead, Markup(report.model), Markup(report.described),
-                  Plural(report.images, report.set + " " + report.sample), Markup(report.data),
-                  ScoresHtml(report));
+  std::string html = fmt::format(
+      "{0}{1}<title>{2}</title></head><body>\n<h1>{2}</h1>\n<p>{3}; {4} in {5}</p>\n{6}",
+      kHtmlBeginning, kHead, Markup(report.model), Markup(report.described),
+      Plural(report.images, report.set + " " + report.sample), Markup(report.data),
+      ScoresHtml(report));
   if (report.confusion) {
     html += ClassesHtml(*report.confusion, report) + MatrixHtml(*report.confusion, report) +
             ConfusionsHtml(*report.confusion, report);

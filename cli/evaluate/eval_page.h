@@ -28,6 +28,8 @@ struct EvaluationPage {
   std::string curves;  // of the run, as SVG; or ""
 };
 
+inline constexpr const char* kHtmlBeginning = "<!doctype html>\n<html lang=\"en\">";
+
 // Names may have any bytes. The same result gives the same page.
 std::string EvaluationHtml(const EvaluationPage& page);
 

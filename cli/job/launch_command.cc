@@ -21,6 +21,7 @@
 #include "cli/process/child_process.h"
 #include "cli/text/console.h"
 #include "cli/text/units.h"
+#include "cli/trace/merge.h"
 #include "common/base/error.h"
 #include "common/base/resource_limits.h"
 #include "common/base/text.h"
@@ -213,7 +214,7 @@ int DryRun(const LaunchArguments& arguments) {
     RunDir::CheckUnused(shown_dir);
   }
   if (!job.config.run().trace_file().empty()) {
-    CheckTracePlace(job.config.run().trace_file());
+    RequireTracePlace(job.config.run().trace_file());
   }
   if (arguments.repeat > 0) {
     shown_dir += fmt::format("/seed-{} ... seed-{}", job.config.run().seed(),

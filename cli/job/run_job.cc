@@ -238,17 +238,6 @@ std::string EndpointFor(const config::Config& config) {
   return config.cluster().transport() == config::Cluster::LOCAL ? "local://@*" : "ipc://@*";
 }
 
-void CheckTracePlace(const std::string& path) {
-  std::error_code ignored;  // a later write reports the error
-  const bool something =
-      fs::is_regular_file(fs::symlink_status(path, ignored)) && fs::file_size(path, ignored) > 0;
-  if (!something || LooksLikeTrace(path)) return;
-  throw Error(ExitCode::kUsage,
-              "the trace {}: this file exists and is not a trace, so it is not overwritten; choose "
-              "another with --trace",
-              path);
-}
-
 JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,
                   SignalSource& signals) {
   config::Config config = job.config;
@@ -257,7 +246,7 @@ JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunD
   const int workers = static_cast<int>(config.cluster().workers());
   try {
     const bool traced = !config.run().trace_file().empty();
-    if (traced) CheckTracePlace(config.run().trace_file());
+    if (traced) RequireTracePlace(config.run().trace_file());
     const bool resumed = !arguments.resume.empty();
     const JobConfig config_file(job.written, config, dir, resumed);
     if (traced) {

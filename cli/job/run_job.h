@@ -35,10 +35,6 @@ std::string EndpointFor(const config::Config& config);
 // The addresses of a server whose workers do not all run on this host; empty if they do.
 std::optional<WorkersByHand> AddressesOf(const LaunchArguments& arguments, const PreparedJob& job);
 
-// Throws Error(kUsage) if the trace (--trace FILE) would overwrite a file that is not a trace.
-// Writes nothing.
-void CheckTracePlace(const std::string& path);
-
 // Throws Error if the job cannot be started; in that case, it removes a new directory. If results
 // could not be written or printed, the exit code is not kOk.
 JobOutcome RunJob(const LaunchArguments& arguments, const PreparedJob& job, RunDir& dir,

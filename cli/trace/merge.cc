@@ -155,11 +155,7 @@ std::string ClockLine(int number, double ahead_s) {
                               {"args", {{"ahead_us", 1e6 * ahead_s}}}});
 }
 
-bool LooksLikeTrace(const std::string& path) {
-  std::string first(kBeginning.size(), '\0');
-  ReadPlainFile(path).read(first.data(), std::ssize(first));
-  return first == kBeginning;
-}
+void RequireTracePlace(const std::string& path) { RequireReplaceable("--trace", path, kBeginning); }
 
 MergedTrace MergeTrace(const std::vector<std::string>& parts, const std::string& path,
                        MergeMode mode) {

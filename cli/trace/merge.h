@@ -20,8 +20,8 @@ struct MergedTrace {
 // not a regular file.
 void CheckTracePath(const std::string& path);
 
-// Whether the file begins like one that MergeTrace wrote, and so may be replaced.
-bool LooksLikeTrace(const std::string& path);
+// Throws Error(kUsage) if it would overwrite a file that is not a trace. Writes nothing.
+void RequireTracePlace(const std::string& path);
 
 // A line of a part from another host: the events of the part are this many seconds ahead of others.
 // `number` is that of its process.

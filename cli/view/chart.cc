@@ -29,12 +29,12 @@ bool CanBeShown(const Point& point) {
 }
 
 Svg::Svg(Point size)
-    : text_(
-          fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" height=\"{1:g}\" "
-                      "viewBox=\"0 0 {0:g} {1:g}\" font-family=\"DejaVu Sans, Verdana, Arial, "
-                      "sans-serif\">\n"
-                      "<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"#ffffff\"/>\n",
-                      size.x, size.y)) {}
+    : text_(kSvgBeginning +
+            fmt::format("width=\"{0:g}\" height=\"{1:g}\" "
+                        "viewBox=\"0 0 {0:g} {1:g}\" font-family=\"DejaVu Sans, Verdana, Arial, "
+                        "sans-serif\">\n"
+                        "<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"#ffffff\"/>\n",
+                        size.x, size.y)) {}
 
 void Svg::AddLine(const std::vector<Point>& points, const Stroke& stroke) {
   text_ += fmt::format(
@@ -46,10 +46,7 @@ void Svg::AddLine(const std::vector<Point>& points, const Stroke& stroke) {
 }
 
 void Svg::AddArea(const std::vector<Point>& points, const std::string& color) {
-  text_ += fmt::format(
-      "<polygon fill=\"{0}\" fill-opacity=\"0.2\" stroke=\"{0}\" stroke-opacity=\"0.2\" "
-      "stroke-width=\"3\" points=\"",
-      color);
+  text_ += fmt::format("<polygon fill=\"{}\" fill-opacity=\"0.2\" points=\"", color);
   for (const Point& point : points) text_ += fmt::format("{:.1f},{:.1f} ", point.x, point.y);
   text_ += "\"/>\n";
 }
@@ -182,7 +179,8 @@ void DrawCurve(const Frame& frame, const Curve& curve, Svg& svg) {
     for (const Point& value : curve.band) {
       if (CanBeShown(value)) edge.push_back(frame.Place(value));
     }
-    svg.AddArea(edge, curve.color);
+    if (edge.size() == 2) svg.AddLine(edge, {.color = curve.color, .width = 3, .opacity = 0.2});
+    if (edge.size() > 2) svg.AddArea(edge, curve.color);
   }
   constexpr double kRoom = 8;  // pixels for a dot
   const bool dots = curve.dots && kRoom * static_cast<double>(curve.points.size()) <= frame.size.x;

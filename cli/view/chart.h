@@ -33,6 +33,8 @@ struct TextStyle {
   bool bold = false;
 };
 
+inline constexpr const char* kSvgBeginning = "<svg xmlns=\"http://www.w3.org/2000/svg\" ";
+
 class Svg {
  public:
   // The background is white.
@@ -40,8 +42,7 @@ class Svg {
 
   // Connects the points in order.
   void AddLine(const std::vector<Point>& points, const Stroke& stroke);
-  // Fills the polygon between the points, lightly, and draws its edge, so that one point on the x
-  // axis shows, too.
+  // Fills the polygon between the points, lightly.
   void AddArea(const std::vector<Point>& points, const std::string& color);
   void AddDot(Point center, double radius, const std::string& color);
   // `at` is on the baseline.

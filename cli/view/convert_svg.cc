@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <optional>
@@ -10,7 +11,6 @@
 
 #include "cli/process/child_process.h"
 #include "cli/process/held_file.h"
-#include "cli/process/log_tail.h"
 #include "common/base/error.h"
 #include "common/base/fd.h"
 #include "common/base/file.h"
@@ -27,18 +27,14 @@ std::string ConvertSvg(const std::string& svg, const std::string& format) {
   }
   const HeldFile input = HeldFile::OfText(svg);
   const UniqueFd output(::memfd_create("muster-picture", MFD_CLOEXEC));
-  const UniqueFd errors(::memfd_create("muster-program-errors", MFD_CLOEXEC));
-  if (!output.valid() || !errors.valid()) {
-    throw Error(ExitCode::kFailure, "cannot create a file in memory");
-  }
-  const std::string log = fmt::format("/proc/self/fd/{}", errors.get());
+  if (!output.valid()) throw Error(ExitCode::kFailure, "cannot create a file in memory");
   std::vector<std::string> arguments{"--format", format};
   if (format == "png") arguments.insert(arguments.end(), {"--zoom", "3"});
   ChildProcess child({.program = program,
                       .arguments = arguments,
-                      .log_path = log,
                       .input_path = input.path(),
-                      .output_fd = output.get()});
+                      .output_fd = output.get(),
+                      .error_fd = STDERR_FILENO});
   const auto deadline = std::chrono::steady_clock::now() + kLongest;
   std::optional<ChildEnd> end;
   while (!(end = child.CheckEnd())) {
@@ -49,11 +45,9 @@ std::string ConvertSvg(const std::string& svg, const std::string& format) {
   }
   std::string picture = ReadFileIfThere(fmt::format("/proc/self/fd/{}", output.get()));
   if (!end->by_signal && end->value == 0 && !picture.empty()) return picture;
-  const std::vector<std::string> said = LastLines(log, 1);
-  throw Error(ExitCode::kFailure, "{}{}{}", program,
+  throw Error(ExitCode::kFailure, "{}{}", program,
               end->by_signal ? fmt::format(" was killed by signal {}", end->value)
-                             : fmt::format(" made no picture: exit code {}", end->value),
-              said.empty() ? "" : ": " + said.front());
+                             : fmt::format(" made no picture: exit code {}", end->value));
 }
 
 }  // namespace muster

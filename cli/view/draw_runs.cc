@@ -12,6 +12,7 @@
 
 #include "cli/text/units.h"
 #include "cli/view/chart.h"
+#include "common/plan/metrics.h"
 
 namespace muster {
 namespace {
@@ -68,27 +69,13 @@ PanelKind KindOf(const std::string& name) {
   if (name == kPanels[3]) {
     return {"samples per second", &MetricsRow::images_per_second, nullptr, true};
   }
-  return {name, scalar, scalar};
+  const auto metric = std::ranges::find(kMetrics, name, &Metric::Key);
+  if (metric == std::end(kMetrics)) return {name, scalar, scalar};
+  const std::string title = std::string(metric->name) + (metric->is_share ? ", %" : "");
+  return {title, scalar, scalar, false, metric->is_share};
 }
 
 using PointsByStep = std::map<int64_t, Point>;
-
-// Steps of damaged files may be too far apart for a whole number.
-double Distance(int64_t from, int64_t to) {
-  return static_cast<double>(to) - static_cast<double>(from);
-}
-
-// A short last interval would be a jump. Its mean is joined with the one before.
-void JoinShortEnd(PointsByStep& points) {
-  if (points.size() < 2) return;
-  const auto last = std::prev(points.end()), before = std::prev(last);
-  const int64_t begin = before == points.begin() ? 0 : std::prev(before)->first;
-  const double length = Distance(before->first, last->first);
-  const double earlier = Distance(begin, before->first);
-  if (2 * length >= earlier || !std::isfinite(last->second.y + before->second.y)) return;
-  last->second.y = (length * last->second.y + earlier * before->second.y) / (length + earlier);
-  points.erase(before);
-}
 
 // Rows of evaluations repeat an interval's numbers.
 PointsByStep PointsOf(const RunRecord& run, PlotAxis axis, const PanelKind& kind,
@@ -100,7 +87,6 @@ PointsByStep PointsOf(const RunRecord& run, PlotAxis axis, const PanelKind& kind
     const auto value = of_evaluations ? kind.evaluated(scores) : kind.interval(row);
     points[row.step] = {AxisValue(row, axis), value.value_or(NAN)};
   }
-  if (!of_evaluations && kind.evaluated != nullptr) JoinShortEnd(points);
   return points;
 }
 
@@ -217,24 +203,6 @@ std::string LabelOf(const PlottedRuns& plotted) {
   return more.empty() ? name : name + " (" + more + ")";
 }
 
-// The number of steps that each point of the training curves covers, without the last ones.
-std::string IntervalOf(const std::vector<PlottedRuns>& plotted) {
-  std::set<double> lengths;
-  for (const PlottedRuns& one : plotted) {
-    for (const RunRecord& run : one.runs) {
-      PointsByStep points = PointsOf(run, PlotAxis::kStep, KindOf(kPanels[0]), false);
-      if (points.size() > 1) points.erase(std::prev(points.end()));
-      int64_t before = 0;
-      for (const auto& [step, point] : points) {
-        lengths.insert(Distance(std::exchange(before, step), step));
-      }
-    }
-  }
-  if (lengths.size() != 1) return "means since the point before";
-  if (*lengths.begin() == 1) return "each step";
-  return fmt::format("means of {} steps", FormatCount(*lengths.begin()));
-}
-
 // What the lines of a panel mean.
 std::vector<LegendItem> KeyOf(const std::vector<PlottedRuns>& plotted) {
   constexpr const char* kGrey = "#555555";
@@ -247,7 +215,7 @@ std::vector<LegendItem> KeyOf(const std::vector<PlottedRuns>& plotted) {
   }
   const bool evaluates = validates || tests;
   const Stroke training{.color = kGrey, .width = evaluates ? 1.2 : 1.8, .dashed = evaluates};
-  std::vector<LegendItem> key{{"training, " + IntervalOf(plotted), training}};
+  std::vector<LegendItem> key{{"training, means since the point before", training}};
   if (evaluates) {
     key.push_back({!tests      ? "validation"
                    : validates ? "validation or test"

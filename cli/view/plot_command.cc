@@ -25,43 +25,49 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string OutputFile(const PlotArguments& arguments) {
-  if (arguments.output.empty()) {
-    const fs::path folder = arguments.dirs.size() == 1 ? arguments.dirs[0] : ".";
-    return (folder / "plot.svg").lexically_normal();
-  }
-  for (const char* suffix : {".svg", ".png", ".pdf"}) {
-    if (arguments.output.ends_with(suffix)) return arguments.output;
+  const fs::path folder = arguments.dirs.size() == 1 ? arguments.dirs[0] : ".";
+  const std::string path = arguments.output.empty()
+                               ? (folder / "plot.svg").lexically_normal().string()
+                               : arguments.output;
+  for (const auto& [suffix, beginning] :
+       {std::pair(".svg", kSvgBeginning), std::pair(".png", "\x89PNG"),
+        std::pair(".pdf", "%PDF")}) {
+    if (!path.ends_with(suffix)) continue;
+    RequireReplaceable("--output", path, beginning);
+    return path;
   }
   throw Error(ExitCode::kUsage, "--output {}: expected a name that ends in .svg, .png or .pdf",
-              arguments.output);
+              path);
 }
 
 void WarnOfRun(const std::string& what) { PrintError(fmt::format("muster: warning: {}\n", what)); }
 
-// Adds the run in the directory or, if it is none, those in the folder that have begun.
+// Adds the run in the directory or, if it is none, those in the folder.
 void AddRuns(const std::string& dir, std::vector<RunRecord>& runs) {
   std::error_code ignored;
   std::vector<RunRecord> found;
-  const bool is_folder = !IsRunDir(dir) && fs::is_directory(dir, ignored);
-  if (is_folder) {
+  if (!IsRunDir(dir) && fs::is_directory(dir, ignored)) {
     std::vector<std::string> troubles;
     found = FindRuns(dir, troubles);
     for (const std::string& trouble : troubles) WarnOfRun(trouble + ": skipping this run");
-    std::erase_if(found, [](const RunRecord& run) { return run.rows.empty(); });
   } else {
     found.push_back(ReadRun(dir));
-  }
-  if (found.empty() || found.front().rows.empty()) {
-    throw Error(ExitCode::kUsage, "{}: nothing to plot: {}", dir,
-                is_folder ? "expected a run directory, or a folder with runs that have begun"
-                          : "no interval has been logged yet");
   }
   for (RunRecord& run : found) {
     if (run.unreadable_lines > 0) {
       WarnOfRun(fmt::format("{}: {} of its metrics could not be read", run.dir,
                             Plural(run.unreadable_lines, "line")));
     }
-    runs.push_back(std::move(run));
+    if (!run.rows.empty()) runs.push_back(std::move(run));
+  }
+}
+
+// Runs of the same name in several folders get their paths as names.
+void NameApart(std::vector<RunRecord>& runs) {
+  std::map<std::string, std::set<std::string>> dirs;
+  for (const RunRecord& run : runs) dirs[run.name].insert(run.dir);
+  for (RunRecord& run : runs) {
+    if (dirs[run.name].size() > 1) run.name = fs::path(run.dir).lexically_normal();
   }
 }
 
@@ -153,6 +159,13 @@ int PlotRuns(const PlotArguments& arguments) {
   const std::string file = OutputFile(arguments);
   std::vector<RunRecord> runs;
   for (const std::string& dir : arguments.dirs) AddRuns(dir, runs);
+  if (runs.empty()) {
+    throw Error(ExitCode::kUsage,
+                "{}: nothing to plot: expected runs, or folders with runs, that have logged an "
+                "interval",
+                Join(arguments.dirs, ", "));
+  }
+  NameApart(runs);
   CheckPanels(arguments.look.panels, runs);
   std::vector<PlottedRuns> plotted = Grouped(std::move(runs), arguments.singly);
   for (const std::string& label : arguments.labels) SetLabel(label, plotted);

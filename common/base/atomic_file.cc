@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 
 #include "common/base/error.h"
 #include "common/base/file.h"
@@ -96,6 +97,18 @@ void WriteFileAtomically(const std::string& path, const std::string& text) {
   AtomicFile file(path, text.size());
   file.Write(std::as_bytes(std::span(text)));
   file.Commit();
+}
+
+void RequireReplaceable(const std::string& option, const std::string& path,
+                        std::string_view beginning) {
+  std::string found(beginning.size(), '\0');
+  std::ifstream file = ReadPlainFile(path);
+  file.read(found.data(), std::ssize(found));
+  if (file.gcount() == 0 || found == beginning) return;
+  throw Error(ExitCode::kUsage,
+              "{} {}: this file exists and is of another kind, so it is not overwritten; choose "
+              "another",
+              option, path);
 }
 
 void SyncFolder(const std::string& folder) {

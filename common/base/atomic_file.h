@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "common/base/fd.h"
 
@@ -41,6 +42,11 @@ class AtomicFile {
 
 // Writes a text file in the same way.
 void WriteFileAtomically(const std::string& path, const std::string& text);
+
+// Throws Error(kUsage) if something is in the file that does not begin as what would replace it.
+// `option` has the file's name.
+void RequireReplaceable(const std::string& option, const std::string& path,
+                        std::string_view beginning);
 
 // Syncs a folder, or the folder of the file `path`, so that creating, renaming or removing files in
 // it survives a power loss. Throws Error(kFailure).

@@ -26,7 +26,7 @@ std::string ConfusionMatrix::Csv(const std::vector<std::string>& class_names) co
   const auto name_of = [&](size_t c) {
     return named ? CsvField(class_names[c]) : std::to_string(c);
   };
-  std::string text = "label";
+  std::string text = kCsvBeginning;
   for (size_t c = 0; c < counts_.size(); ++c) text += "," + name_of(c);
   text += ",total\n";
   std::vector<int64_t> totals(counts_.size());

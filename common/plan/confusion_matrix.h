@@ -11,6 +11,8 @@ namespace muster {
 // counts[label][predicted].
 using ConfusionCounts = std::vector<std::vector<int64_t>>;
 
+inline constexpr const char* kCsvBeginning = "label";
+
 class ConfusionMatrix {
  public:
   explicit ConfusionMatrix(int64_t classes);

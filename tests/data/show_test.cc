@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/data/show_command.h"
+#include "cli/view/chart.h"
 #include "common/base/error.h"
 #include "proto/config.pb.h"
 #include "tests/data/temp_dir.h"
@@ -203,7 +204,7 @@ TEST(ShowTest, ReplacesAPictureAndRefusesOtherNames) {
              "model { layer { name: 'c' dense { units: 10 } }\n"
              "  layer { name: 'loss' softmax_cross_entropy {} } }\n"
              "learning_rate { base: 0.1 }\n");
-  WriteBytes(output, "before");
+  WriteBytes(output, kSvgBeginning);
   const ShowArguments arguments{.config_path = config, .output = output, .samples = 3};
   EXPECT_EQ(RunShow(arguments), 0);
   const std::string svg = ReadBytes(output);

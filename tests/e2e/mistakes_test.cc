@@ -67,6 +67,21 @@ TEST_F(Mistakes, ARunMayNotTakeTheNameOfTheNewest) {
                 "the newest run");
 }
 
+TEST_F(Mistakes, OutputsDoNotReplaceOtherFiles) {
+  Trained();
+  const std::string before = Slurp(Weights());
+  for (const std::string name : {"a.html", "a.svg", "a.png"})
+    std::filesystem::copy_file(Weights(), Path(name));
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"eval", "--confusion-csv", Weights()},
+        {"eval", "--html", Path("a.html")},
+        {"plot", "--output", Path("a.svg")},
+        {"plot", "--output", Path("a.png")}}) {
+    ExpectRefused({words[0], Path("run0"), words[1], words[2]}, ExitCode::kUsage, words[2]);
+    EXPECT_EQ(Slurp(words[2]), before);
+  }
+}
+
 TEST_F(Mistakes, ALinkIsReplacedAndNotWhatItPointsTo) {
   Trained();
   const std::string store = Write("store.npz", "work of a day"), link = Path("latest.npz");
