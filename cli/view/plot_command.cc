@@ -11,6 +11,7 @@
 
 #include "cli/text/console.h"
 #include "cli/text/units.h"
+#include "cli/view/chart.h"
 #include "cli/view/convert_svg.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error.h"

@@ -41,6 +41,8 @@ TEST_F(ConfigTest, SettingsOverride) {
   const std::string home = std::getenv("HOME") == nullptr ? "~" : std::getenv("HOME");
   EXPECT_EQ(load("data.dir=~/d").data().dir(), home + "/d");
   EXPECT_EQ(load("run.dir=~/d").run().dir(), home + "/d");
+  EXPECT_EQ(load("run.initial_weights=~/w").run().initial_weights(), home + "/w");
+  EXPECT_EQ(load("data.image_folder.exclude=~/l").data().image_folder().exclude(), home + "/l");
   EXPECT_EQ(load("data.dir=~d").data().dir(), "~d");
   EXPECT_EQ(load("optimizer={ type: MOMENTUM momentum: 0.5 }").optimizer().momentum(), 0.5f);
   EXPECT_EQ(load("model.layer[fc].dense.units=12").model().layer(0).dense().units(), 12u);
