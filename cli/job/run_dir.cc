@@ -85,13 +85,20 @@ void RefuseInsideRun(const std::string& path) {
   }
 }
 
+// What a run writes into its directory.
+constexpr const char* kOfRun =
+    "^(config\\.txtpb|repeat\\.json|metrics\\.jsonl|run\\.events(\\.damaged)?|status\\.json|run_id|"
+    "confusion_matrix\\.csv|checkpoints|"
+    "(model|best|model-raw|model-ema)\\.safetensors|(server|srun|ssh|worker-[0-9]+)\\.log|"
+    "trace\\.(server|worker-[0-9]+)\\.part|events\\.out\\.tfevents\\.[0-9]+\\..*)$";
+
 // A folder of data or of other runs, which would be confused with the run.
 void RefuseFolders(const std::string& path) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
     const std::string name = entry.path().filename();
-    if (!entry.is_directory(ignored) || name == "checkpoints" || name.starts_with("attempt-"))
-      continue;
+    const bool of_run = name.starts_with("attempt-") || !FirstMatch(kOfRun, name).empty();
+    if (of_run || !entry.is_directory(ignored)) continue;
     throw Error(ExitCode::kUsage,
                 "the run directory {} has other folders, such as {}; choose another with --run-dir",
                 path, Shown(name));
@@ -244,12 +251,6 @@ std::string RunName(const std::string& config_path) {
 }
 
 std::string PutAside(const RunDir& dir, const std::string& input) {
-  constexpr const char* kOfRun =
-      "^(config\\.txtpb|repeat\\.json|metrics\\.jsonl|run\\.events(\\.damaged)?|status\\.json|run_"
-      "id|"
-      "confusion_matrix\\.csv|checkpoints|"
-      "(model|best|model-raw|model-ema)\\.safetensors|(server|srun|ssh|worker-[0-9]+)\\.log|"
-      "trace\\.(server|worker-[0-9]+)\\.part|events\\.out\\.tfevents\\.[0-9]+\\..*)$";
   const fs::path checkpoints = CheckpointsFolder(dir.path());
   std::error_code error, ignored;
   std::vector<fs::path> paths;
