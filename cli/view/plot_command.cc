@@ -27,9 +27,8 @@ namespace fs = std::filesystem;
 
 std::string OutputFile(const PlotArguments& arguments) {
   const fs::path folder = arguments.dirs.size() == 1 ? arguments.dirs[0] : ".";
-  const std::string path = arguments.output.empty()
-                               ? (folder / "plot.svg").lexically_normal().string()
-                               : arguments.output;
+  std::string path = arguments.output.empty() ? (folder / "plot.svg").lexically_normal().string()
+                                              : arguments.output;
   for (const auto& [suffix, beginning] :
        {std::pair(".svg", kSvgBeginning), std::pair(".png", "\x89PNG"),
         std::pair(".pdf", "%PDF")}) {
