@@ -337,8 +337,9 @@ std::vector<std::string> SummaryLines(const events::Summary& summary, int worker
   std::string done = Plural(std::max<int64_t>(0, summary.steps()), "step");
   if (summary.at().has_samples()) done += ", " + Plural(summary.at().samples(), run.sample);
   const bool completed = summary.end() == events::Summary::COMPLETED;
-  lines.push_back(fmt::format("{}: {} in {}", completed ? "Completed" : "Ended early", done,
-                              FormatDuration(summary.at().elapsed_s())));
+  lines.push_back(fmt::format("{}: {} in {}{}", completed ? "Completed" : "Ended early", done,
+                              FormatDuration(summary.at().elapsed_s()),
+                              summary.restarts_size() > 0 ? ", not counting lost steps" : ""));
   if (summary.has_validation()) {
     row("validation", (summary.validation().has_accuracy() ? "accuracy " : "loss ") +
                           ScoresText(summary, summary.validation(), true));

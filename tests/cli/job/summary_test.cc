@@ -126,6 +126,9 @@ TEST(SummaryTest, PartsOfAStepAddUp) {
                             "                 best.safetensors (moving average, step 2,000, "
                             "71.25 %)"}));
   EXPECT_THAT(dir.MissingFiles(0, summary), SizeIs(6));
+  summary.add_restarts()->set_cause("signal 9");
+  EXPECT_EQ(SummaryLines(summary, 2, {.dir = dir})[0],
+            "Completed: 3,910 steps, 500,000 images in 6 min 51 s, not counting lost steps");
 }
 
 TEST(SummaryTest, ALossThatIsNotFiniteIsShown) {
