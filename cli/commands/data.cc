@@ -131,7 +131,7 @@ constexpr const char* kShowFooter =
     "Draws a row for each of the first training samples of an epoch: first as an evaluation sees "
     "it, then as training sees it in five epochs, with random augmentation. Colors are shown "
     "before normalization with data.preprocess.mean and stddev, and without mixup. An existing "
-    "file is replaced.\n"
+    "SVG file is replaced.\n"
     "\n"
     "Examples:\n"
     "  muster data show configs/imagefolder_resnet18.txtpb --data photos \\\n"
