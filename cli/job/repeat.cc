@@ -138,9 +138,11 @@ std::vector<std::string> RepeatLines(std::span<const RepeatedRun> runs) {
   const Measure measure = MeasureOf(runs);
   const std::string label = measure.Name();
   const auto text = [&](double value) { return measure.Text(value); };
+  const bool validates = std::ranges::any_of(
+      runs, [](const RepeatedRun& run) { return run.summary && run.summary->has_validation(); });
   TextTable table({{"seed", true},
                    {label, true},
-                   {"best", true},
+                   {validates ? "best val." : "best", true},
                    {"samples/s", true},
                    {"steps", true},
                    {"result"},

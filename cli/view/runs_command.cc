@@ -60,10 +60,15 @@ std::vector<std::string> CellsOf(const RunRecord& run) {
 }  // namespace
 
 std::vector<std::string> RunsTable(const std::vector<RunRecord>& runs, int width) {
+  // The best of a validation set may be below the accuracy, which is on the test set.
+  const auto validating = std::ranges::count_if(runs, &RunRecord::validates);
+  const char* const best = validating == 0                  ? "best"
+                           : validating == std::ssize(runs) ? "best val."
+                                                            : "best val./test";
   std::vector<TextTable::Column> columns{{"run"},
                                          {"state"},
                                          {"accuracy", true, 2},
-                                         {"best", true, 10},
+                                         {best, true, 10},
                                          {"loss", true, 7},
                                          {"steps", true, 6},
                                          {"time", true, 4},

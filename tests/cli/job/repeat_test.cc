@@ -74,6 +74,7 @@ TEST(RepeatTest, RunsWithoutATestSet) {
     *run.summary->mutable_validation() = run.summary->test();
     run.summary->clear_test();
   }
+  EXPECT_THAT(RepeatLines(runs)[0], HasSubstr("best val."));
   EXPECT_EQ(RepeatLines(runs)[6], "  validation accuracy  60.00 % ± 14.14 % (2 runs)");
   const nlohmann::json json = nlohmann::json::parse(RepeatJson(runs));
   EXPECT_DOUBLE_EQ(json["validation_accuracy"]["mean"], 0.6);

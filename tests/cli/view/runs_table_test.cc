@@ -70,6 +70,10 @@ TEST_F(RunsTableTest, JsonHasTheLossesOfValues) {
   EXPECT_EQ(one["validation_loss"], 0.25);
   EXPECT_EQ(one["test_loss"], 0.125);
   EXPECT_TRUE(one["validation_accuracy"].is_null());
+  // The best of this run is on another set than that of the others.
+  EXPECT_THAT(RunsTable({run}, 200)[0], HasSubstr("best val. "));
+  runs_.push_back(run);
+  EXPECT_THAT(RunsTable(runs_, 200)[0], HasSubstr("best val./test "));
 }
 
 class RunSettingsTest : public RunFiles {
