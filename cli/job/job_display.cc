@@ -193,12 +193,14 @@ void JobDisplay::OnProgress(const events::Progress& progress) {
   console_.SetLive(ProgressLine(progress_, console_.Width(), SampleNoun(*plan_.config)));
 }
 
-// Told once, as soon as steps have been measured for long enough.
+// Told once, as soon as steps have been measured for long enough. The first ones do not count: they
+// also allocate memory and compile kernels.
 void JobDisplay::TellTime(const events::Progress& progress) {
   constexpr double kMeasured_ms = 2000, kInSeconds = 1;
   constexpr double kShort = 60, kLong = 600;  // seconds of a run
   const events::Measured& m = progress.measured();
-  if (measured_steps_ < 0 || !m.has_step_ms() || !progress_.has_eta_s()) return;
+  if (measured_steps_ < 0 || m.timed_steps() == 0 || !progress_.has_eta_s()) return;
+  if (!std::exchange(warmed_up_, true)) return;
   measured_steps_ += m.timed_steps();
   measured_ms_ += m.step_ms() * static_cast<double>(m.timed_steps());
   if (measured_ms_ < kMeasured_ms) return;

@@ -52,7 +52,8 @@ class JobDisplay {
   const bool log_placement_;
   events::Progress progress_;  // merged from all events
   int64_t steps_per_epoch_ = 0;
-  // The first steps, until the time of the run is shown; measured_steps_ is -1 after that.
+  // Of steps after the first ones; once the time of the run is shown, measured_steps_ is -1.
+  bool warmed_up_ = false;
   int64_t measured_steps_ = 0;
   double measured_ms_ = 0;
   int64_t logged_step_ = 0;
