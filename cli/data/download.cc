@@ -27,18 +27,22 @@
 #include "worker/data/mnist.h"
 
 namespace muster {
+namespace {
 
 namespace fs = std::filesystem;
-namespace {
 
 // Limits on what a bad archive can write, far above any data set.
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 constexpr int kMaxFiles = 100;
 
-struct ReadFree {
-  void operator()(archive* reader) const { archive_read_free(reader); }
+template <auto kFree>
+struct Freed {
+  template <typename T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
 };
-using Reader = std::unique_ptr<archive, ReadFree>;
+using Reader = std::unique_ptr<archive, Freed<archive_read_free>>;
 
 [[noreturn]] void Fail(const Reader& reader, const fs::path& path) {
   const char* reason = archive_error_string(reader.get());
@@ -91,16 +95,7 @@ void Unpack(const fs::path& path, const std::string& folder, const fs::path& tar
   }
 }
 
-namespace fs = std::filesystem;
 namespace {
-
-template <auto kFree>
-struct Freed {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
 
 std::string NameOf(const PublishedFile& file) {
   return !file.name.empty() ? file.name : file.url.substr(file.url.find_last_of('/') + 1);
