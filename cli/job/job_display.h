@@ -52,7 +52,7 @@ class JobDisplay {
   const bool log_placement_;
   events::Progress progress_;  // merged from all events
   int64_t steps_per_epoch_ = 0;
-  // Of steps after the first ones; once the time of the run is shown, measured_steps_ is -1.
+  // Sums over steps after the first ones; once the time of the run is shown, measured_steps_ is -1.
   bool warmed_up_ = false;
   int64_t measured_steps_ = 0;
   double measured_ms_ = 0;
