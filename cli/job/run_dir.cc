@@ -97,8 +97,9 @@ void RefuseFolders(const std::string& path) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
     const std::string name = entry.path().filename();
+    const bool of_system = name.starts_with('.') || name == "lost+found";
     const bool of_run = name.starts_with("attempt-") || !FirstMatch(kOfRun, name).empty();
-    if (of_run || !entry.is_directory(ignored)) continue;
+    if (of_system || of_run || !entry.is_directory(ignored)) continue;
     throw Error(ExitCode::kUsage,
                 "the run directory {} has other folders, such as {}; choose another with --run-dir",
                 path, Shown(name));

@@ -18,6 +18,7 @@
 #include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/config/config.h"
+#include "common/config/resolved.h"
 #include "proto/config.pb.h"
 
 namespace muster {
@@ -88,6 +89,11 @@ SeriesKey SeriesOf(const RunRecord& run) {
     const uint64_t seed = config.run().seed();
     config.mutable_run()->clear_seed();
     config.mutable_run()->clear_dir();
+    // The seed chooses the samples that are measured.
+    if (WrittenIn(path).data().preprocess().measure_mean_stddev()) {
+      config.mutable_data()->mutable_preprocess()->clear_mean();
+      config.mutable_data()->mutable_preprocess()->clear_stddev();
+    }
     return {ConfigText(config), seed};
   } catch (const Error&) {
     return {};
@@ -131,13 +137,19 @@ std::vector<PlottedRuns> Grouped(std::vector<RunRecord> runs, bool singly) {
 // Sets the label of the run or series that it names.
 void SetLabel(const std::string& label, std::vector<PlottedRuns>& plotted) {
   std::vector<std::string> names;
+  PlottedRuns* named = nullptr;
+  size_t longest = 0;  // a name may have a "=", too
   for (PlottedRuns& one : plotted) {
     names.push_back(one.name);
     for (const std::string& name : {one.name, one.runs.front().dir}) {
-      if (!label.starts_with(name + "=")) continue;
-      one.label = label.substr(name.size() + 1);
-      return;
+      if (!label.starts_with(name + "=") || name.size() < longest) continue;
+      named = &one;
+      longest = name.size();
     }
+  }
+  if (named != nullptr) {
+    named->label = label.substr(longest + 1);
+    return;
   }
   throw Error(ExitCode::kUsage, "--label {}: expected NAME=TEXT, with one of these names: {}",
               label, Join(names, ", "));

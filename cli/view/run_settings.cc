@@ -113,9 +113,12 @@ void CompareSettings(const std::vector<std::string>& conditions, std::vector<Run
   }
   for (const std::string& condition : conditions) {
     const size_t equals = condition.find('=');
+    if (equals == std::string::npos) {
+      throw Error(ExitCode::kUsage, "--where {}: expected state=NAME or SETTING=VALUE", condition);
+    }
     const std::string name = condition.substr(0, equals);
     const std::string path = name == "state" ? name : PathOf(condition, name, paths);
-    const std::string value = equals == std::string::npos ? "" : condition.substr(equals + 1);
+    const std::string value = condition.substr(equals + 1);
     const bool no_state = name == "state" && std::ranges::none_of(kRunStates, [&](RunState state) {
                             return value == StateName(state);
                           });

@@ -262,7 +262,9 @@ std::vector<std::string> ClassFolders(const std::string& folder) {
       const std::string name = entry.path().filename();
       std::error_code error;
       if (!name.starts_with('.') && entry.is_directory(error)) names.push_back(name);
-      if (!error || error == std::errc::too_many_symbolic_link_levels) continue;  // a loop is none
+      const bool leads_nowhere = error == std::errc::too_many_symbolic_link_levels ||
+                                 error == std::errc::no_such_file_or_directory;
+      if (!error || leads_nowhere) continue;
       throw fs::filesystem_error("", entry.path(), error);
     }
   } catch (const fs::filesystem_error& error) {

@@ -284,7 +284,8 @@ TEST_F(CheckPhotosTest, ABrokenLinkIsADamagedFile) {
 }
 
 TEST_F(CheckPhotosTest, WhatCannotBeReadIsDamaged) {
-  fs::create_symlink("loop", dir_ / "train/loop");  // no class
+  fs::create_symlink("loop", dir_ / "train/loop");     // no class
+  fs::create_symlink("nowhere", dir_ / "train/gone");  // no class, either
   fs::create_symlink("itself.png", dir_ / "train/cat/itself.png");
   fs::create_directory(dir_ / "train/cat/deep");
   fs::create_symlink("..", dir_ / "train/cat/deep/up");

@@ -90,6 +90,8 @@ TEST_F(RunDirTest, AFolderOfPhotosOrRunsIsRefused) {
   EXPECT_MUSTER_ERROR(RunDir::Make(root_ + "/photos", ""), ExitCode::kUsage, HasSubstr("cat"));
   EXPECT_MUSTER_ERROR(RunDir::CheckUnused(root_ + "/photos"), ExitCode::kUsage, HasSubstr("cat"));
   EXPECT_EQ(std::distance(fs::directory_iterator(root_ + "/photos"), {}), 1);
+  fs::create_directories(root_ + "/volume/lost+found");
+  RunDir::CheckUnused(root_ + "/volume");
 }
 
 // Its run_id would stop the other run from writing checkpoints.

@@ -103,6 +103,10 @@ TEST_F(SeriesTest, SeedsOfOneConfigAreAMeanWithABand) {
       Plot({.dirs = {dir}, .singly = true}),
       AllOf(HasSubstr(">slow/seed-3 (50.00 %)<"), Not(HasSubstr("n = ")), Not(HasSubstr(bar))));
   EXPECT_THAT(Plot({.dirs = {dir + "/slow"}}), HasSubstr(">slow (n = 3"));
+  MakeSeed("lr/lr", 0.5, 1, 1);
+  MakeSeed("lr/lr=0.1", 0.1, 1, 1);
+  EXPECT_THAT(Plot({.dirs = {Dir() + "/lr"}, .labels = {"lr=0.1=low"}}),
+              AllOf(HasSubstr(">lr (50.00 %)<"), HasSubstr(">low<")));
 }
 
 TEST_F(PlotTest, ProgramsHavePanelsForTheirScalars) {

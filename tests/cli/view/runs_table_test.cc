@@ -160,7 +160,7 @@ TEST_F(RunSettingsTest, ConditionsChooseRuns) {
   EXPECT_EQ(names({"base=0.1", "state=killed"}), Names{"a"});
   EXPECT_EQ(names({"state=completed"}), Names{"c"});
   EXPECT_EQ(names({"base=0.3"}), Names{});
-  for (const std::string condition : {"bas=1", "type=SGD", "=1", "", "state=complete"})
+  for (const std::string condition : {"bas=1", "type=SGD", "=1", "", "base", "state=complete"})
     EXPECT_THROW((void)names({condition}), Error) << condition;
 }
 
