@@ -89,8 +89,9 @@ SeriesKey SeriesOf(const RunRecord& run) {
     const uint64_t seed = config.run().seed();
     config.mutable_run()->clear_seed();
     config.mutable_run()->clear_dir();
-    // The seed chooses the samples that are measured.
-    if (WrittenIn(path).data().preprocess().measure_mean_stddev()) {
+    // The seed chooses the samples whose mean is measured.
+    const config::Preprocess written = WrittenIn(path).data().preprocess();
+    if (written.has_measure_mean_stddev() && written.mean_size() + written.stddev_size() == 0) {
       config.mutable_data()->mutable_preprocess()->clear_mean();
       config.mutable_data()->mutable_preprocess()->clear_stddev();
     }
