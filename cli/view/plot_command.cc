@@ -129,8 +129,13 @@ std::vector<PlottedRuns> Grouped(std::vector<RunRecord> runs, bool singly) {
     plotted.push_back({run.name, {}});
     plotted.back().runs.push_back(std::move(run));
   }
+  std::map<std::string, int> named;
   for (PlottedRuns& one : plotted) {
     if (one.runs.size() > 1) one.name = SeriesName(one.runs);
+    ++named[one.name];
+  }
+  for (PlottedRuns& one : plotted) {
+    if (named[one.name] > 1) one.name = one.runs.front().name;
   }
   return plotted;
 }

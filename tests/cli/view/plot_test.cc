@@ -103,6 +103,11 @@ TEST_F(SeriesTest, SeedsOfOneConfigAreAMeanWithABand) {
       Plot({.dirs = {dir}, .singly = true}),
       AllOf(HasSubstr(">slow/seed-3 (50.00 %)<"), Not(HasSubstr("n = ")), Not(HasSubstr(bar))));
   EXPECT_THAT(Plot({.dirs = {dir + "/slow"}}), HasSubstr(">slow (n = 3"));
+  for (const int seed : {1, 2, 3, 4}) {  // two series whose names begin alike
+    MakeSeed(fmt::format("t/smoke-2026-{}", seed), seed < 3 ? 0.1 : 0.5, seed, seed);
+  }
+  EXPECT_THAT(Plot({.dirs = {Dir() + "/t"}}),
+              AllOf(HasSubstr(">smoke-2026-1 (n = 2"), HasSubstr(">smoke-2026-3 (n = 2")));
   MakeSeed("lr/lr", 0.5, 1, 1);
   MakeSeed("lr/lr=0.1", 0.1, 1, 1);
   EXPECT_THAT(Plot({.dirs = {Dir() + "/lr"}, .labels = {"lr=0.1=low"}}),
