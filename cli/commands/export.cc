@@ -14,7 +14,9 @@ struct ExportOptions {
 };
 
 constexpr const char* kExportFooter =
-    "In a run directory, uses model.safetensors, or the newest checkpoint if it has more steps.\n"
+    "In a run directory, uses best.safetensors if a validation set chose it, else "
+    "model.safetensors, "
+    "or the newest checkpoint if it has more steps.\n"
     "\n"
     "Examples:\n"
     "  muster export runs/a weights.npz\n"

@@ -289,12 +289,16 @@ TEST_F(CheckPhotosTest, WhatCannotBeReadIsDamaged) {
   fs::create_symlink("itself.png", dir_ / "train/cat/itself.png");
   fs::create_directory(dir_ / "train/cat/deep");
   fs::create_symlink("..", dir_ / "train/cat/deep/up");
+  fs::create_symlink("..", dir_ / "train/cat/out");  // to all classes
   fs::create_symlink(".", dir_ / "val/dog/here");
   Write("train/dog/large.png", "");
   fs::resize_file(dir_ / "train/dog/large.png", (int64_t{1} << 30) + 1);
   EXPECT_THAT(Check().classes, ElementsAre("cat", "dog"));
-  std::vector<Paths> damaged{
-      {"train/cat/deep/up"}, {"train/cat/itself.png"}, {"train/dog/large.png"}, {"val/dog/here"}};
+  std::vector<Paths> damaged{{"train/cat/deep/up"},
+                             {"train/cat/itself.png"},
+                             {"train/cat/out"},
+                             {"train/dog/large.png"},
+                             {"val/dog/here"}};
   if (::geteuid() != 0) {  // root may read everything
     Write("val/cat/secret.png", Png(4));
     fs::permissions(dir_ / "val/cat/secret.png", fs::perms::none);

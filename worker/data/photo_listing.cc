@@ -39,7 +39,12 @@ class Lister {
       : folder_(folder),
         in_dir_(folder_.lexically_relative(dir)),
         exclusions_(exclusions),
-        listing_(listing) {}
+        listing_(listing) {
+    for (const std::string& outer : {dir, folder}) {
+      struct stat status {};
+      if (::stat(outer.c_str(), &status) == 0) inside_.emplace_back(status.st_dev, status.st_ino);
+    }
+  }
 
   // `path`, relative to the folder, is the class or lies in it.
   void List(const fs::path& path, int32_t label) {
@@ -94,7 +99,7 @@ class Lister {
   const fs::path folder_, in_dir_;
   Exclusions& exclusions_;
   PhotoListing& listing_;
-  std::vector<std::pair<dev_t, ino_t>> inside_;  // the folders from the class to here
+  std::vector<std::pair<dev_t, ino_t>> inside_;  // the folders from `dir` to here
 };
 
 }  // namespace

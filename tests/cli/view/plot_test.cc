@@ -108,6 +108,14 @@ TEST_F(SeriesTest, SeedsOfOneConfigAreAMeanWithABand) {
   }
   EXPECT_THAT(Plot({.dirs = {Dir() + "/t"}}),
               AllOf(HasSubstr(">smoke-2026-1 (n = 2"), HasSubstr(">smoke-2026-3 (n = 2")));
+  for (const int seed : {1, 2}) {  // of each, another part of the data was measured
+    const std::string name = fmt::format("m/own-{}", seed);
+    std::string text = ReadBytes(MakeSeed(name, 0.1, seed, seed) + "/config.txtpb");
+    text.insert(text.find("data {") + 6, fmt::format(" preprocess {{ mean: {} }}", seed));
+    Write(name + "/config.txtpb",
+          "data { preprocess { measure_mean_stddev: false } } resolved { " + text + " }");
+  }
+  EXPECT_THAT(Plot({.dirs = {Dir() + "/m"}}), HasSubstr(">own (n = 2"));
   MakeSeed("lr/lr", 0.5, 1, 1);
   MakeSeed("lr/lr=0.1", 0.1, 1, 1);
   EXPECT_THAT(Plot({.dirs = {Dir() + "/lr"}, .labels = {"lr=0.1=low"}}),
